@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -35,6 +35,8 @@ class FakeServer:
         self.open: set[socket.socket] = set()
         self.max_in_flight = 0
         self.delay = 0.0
+        self.queue: threading.Semaphore | None = None
+        """So many answers are worked on at once, and the others wait for them, or for their clients to leave."""
         self.retry_after: str | None = None
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -152,7 +154,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def think(self) -> None:
         """Take as long as an answer takes."""
-        self.state.gone.wait(self.state.delay)
+        state = self.state
+        with state.queue or nullcontext():
+            if state.queue is None or not left(self.connection):
+                state.gone.wait(state.delay)
 
     def refusal(self, body: dict[str, Any]) -> str | None:
         """Why a request is a bad one."""

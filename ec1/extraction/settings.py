@@ -86,7 +86,11 @@ class ExtractionSettings(Settings):
         description="requests in flight, over all documents; default for `kind: vllm`: 2 × max_num_seqs for each "
         "of its engines",
     )
-    request_timeout_seconds: float = Field(300, gt=0, description="of one request, the wait in the queue included")
+    request_timeout_seconds: float = Field(
+        300,
+        gt=0,
+        description="of one request, the wait in the queue included: no more are sent than the server answers in it",
+    )
     max_attempts: int = Field(4, gt=0, description="of one request, for transient errors")
     quarantine_after: int = Field(
         3, gt=0, description="nights on which a document may be deferred before it is given up"

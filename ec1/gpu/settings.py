@@ -7,7 +7,6 @@ from pydantic import Field
 from ec1.launch.ray_jobs import RayClusterSettings
 from ec1.settings import Settings
 
-
 WAITING_TOO = 2
 """Requests that an engine is sent for each that it runs at once: while one is answered, the next is there already."""
 

@@ -274,6 +274,23 @@ def test_a_hanging_request_defers_its_document(server: FakeServer, outbox: Outbo
     assert result is not None and "timed out" in (result.reason or "")
 
 
+def test_a_slow_server_is_not_given_more_than_it_gets_done_in_time(
+    server: FakeServer, outbox: Outbox, words: Path
+) -> None:
+    """An engine whose card holds less than it was told to run at once refuses nothing: what waits in its queue for too
+    long is lost."""
+    server.queue, server.delay = threading.Semaphore(3), 0.3
+    slow = SETTINGS.model_copy(update={"max_in_flight": 48, "request_timeout_seconds": 1.5})
+    bench = Bench(server, outbox, words, slow)
+    work = [item(f"{NAMES[0]} came to meeting {number}.") for number in range(60)]
+    report = bench.run(*work, deadline=time.monotonic() + 120)
+    counts = report.streams["meeting"]
+    assert (counts.complete, counts.deferred, counts.postponed) == (60, 0, 0), report
+    # What is sent in vain is sent at first, and the server always has work.
+    assert server.calls < 60 + 2 * slow.max_in_flight
+    assert report.seconds < 3 * 60 * server.delay / 3
+
+
 def test_the_deadline_holds_and_what_was_not_read_stays_open(server: FakeServer, bench: Bench) -> None:
     server.delay = 0.2
     work = [item(long_text(paragraphs=3) + f" {i}") for i in range(40)]
