@@ -266,12 +266,14 @@ def test_documents_are_loaded_when_their_turn_comes(server: FakeServer, bench: B
 
 @pytest.mark.parametrize("mark", ["hang", "dribble"])
 def test_a_hanging_request_defers_its_document(server: FakeServer, outbox: Outbox, words: Path, mark: str) -> None:
-    bench = Bench(server, outbox, words, SETTINGS.model_copy(update={"request_timeout_seconds": 2}))
+    many = {"request_timeout_seconds": 2, "max_in_flight": 48}
+    bench = Bench(server, outbox, words, SETTINGS.model_copy(update=many))
     bad, good = item(long_text(mark)), item(long_text())
     report = bench.run(bad, good)
     assert (report.streams["meeting"].deferred, report.streams["meeting"].complete) == (1, 1)
     result = bench.result(bad)
     assert result is not None and "timed out" in (result.reason or "")
+    assert server.seen[mark] == 1, "it had no others to wait for"
 
 
 def test_a_slow_server_is_not_given_more_than_it_gets_done_in_time(

@@ -66,12 +66,13 @@ class Flow:
     def late(self, allowed: float) -> None:
         """A request was out after so many seconds: where the server does answer others, the limit becomes what it gets
         done in good time."""
-        now = time.monotonic()
         answers = len(self._answered) - 1
-        if answers > 0 and now - self._answered[-1] < allowed:
-            self._refused = True
-            rate = answers / max(now - self._answered[0], 1e-9)
-            self.limit = max(1.0, min(self.limit, rate * _EXPECTED * allowed))
+        if answers > 0 and time.monotonic() - self._answered[-1] < allowed:
+            # Up to the last of them: it may have had nothing else to do since.
+            rate = answers / max(self._answered[-1] - self._answered[0], 1e-9)
+            done = max(1.0, rate * _EXPECTED * allowed)
+            if done < self.limit:
+                self._refused, self.limit = True, done
 
     def refused(self) -> None:
         """A request found no room. The one that was refused is still counted in `in_flight`."""
