@@ -353,27 +353,20 @@ class HttpChatClient(ABC):
             async with asyncio.timeout(None if deadline is None else max(deadline - time.monotonic(), 0.0)) as waiting:
                 async with self._flow.turn() as limit:
                     waiting.reschedule(None)
-                    async with self._circuit.turn(deadline):
-                        return await self._among(limit, body, stream, deadline)
+                    try:
+                        async with self._circuit.turn(deadline):
+                            answer = await self._once(body, stream, deadline)
+                    except NoRoomError:
+                        self._flow.refused()
+                        raise
+                    except TimedOutError as error:
+                        if not error.gateway and self._flow.late(limit, self._longest_seconds):
+                            raise NoRoomError(f"{error}, with up to {limit:.0f} at once") from None
+                        raise
+                    self._flow.served()
+                    return answer
         except TimeoutError:
             raise NoTimeError("the server had no room for it before the deadline") from None
-
-    async def _among(self, limit: float, body: Mapping[str, Any], stream: str, deadline: float | None) -> Completion:
-        """One request of at most so many. Raises what `_once` raises, and NoRoomError for one that was out of time as
-        there were more than the server gets done."""
-        try:
-            answer = await self._once(body, stream, deadline)
-        except NoRoomError:
-            self._flow.refused()
-            raise
-        except TimedOutError as error:
-            if not error.gateway:
-                self._flow.late(self._longest_seconds)
-                if limit > self._flow.limit:
-                    raise NoRoomError(f"{error}, with up to {limit:.0f} at once") from None
-            raise
-        self._flow.served()
-        return answer
 
     def _backoff(self, attempt: int) -> float:
         """A random pause in seconds, longer after each attempt."""

@@ -63,16 +63,20 @@ class Flow:
         step = 1.0 / (_ANSWERS_PER_STEP * self.limit) if self._refused else 1.0
         self.limit = min(float(self.most), self.limit + step)
 
-    def late(self, allowed: float) -> None:
-        """A request was out after so many seconds: where the server does answer others, the limit becomes what it gets
-        done in good time."""
-        answers = len(self._answered) - 1
-        if answers > 0 and time.monotonic() - self._answered[-1] < allowed:
-            # Up to the last of them: it may have had nothing else to do since.
-            rate = answers / max(self._answered[-1] - self._answered[0], 1e-9)
-            done = max(1.0, rate * _EXPECTED * allowed)
+    def late(self, limit: float, allowed: float) -> bool:
+        """A request that this limit let out was still out after so many seconds. Returns whether there were too many:
+        the limit is then what the server gets done in good time, or half of what is out where it answered none."""
+        if limit <= self.limit:
+            answers = len(self._answered) - 1
+            if answers > 0 and time.monotonic() - self._answered[-1] < allowed:
+                # Up to the last of them: it may have had nothing else to do since.
+                rate = answers / max(self._answered[-1] - self._answered[0], 1e-9)
+                done = max(1.0, rate * _EXPECTED * allowed)
+            else:
+                done = self.in_flight / 2 if self.in_flight > 1 else self.limit
             if done < self.limit:
                 self._refused, self.limit = True, done
+        return limit > self.limit
 
     def refused(self) -> None:
         """A request found no room. The one that was refused is still counted in `in_flight`."""
