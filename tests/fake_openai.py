@@ -37,6 +37,8 @@ class FakeServer:
         self.delay = 0.0
         self.queue: threading.Semaphore | None = None
         """So many answers are worked on at once, and the others wait for them, or for their clients to leave."""
+        self.sharing = False
+        """Whether all answers are worked on at once, each the more slowly."""
         self.retry_after: str | None = None
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -157,7 +159,11 @@ class Handler(BaseHTTPRequestHandler):
         state = self.state
         with state.queue or nullcontext():
             if state.queue is None or not left(self.connection):
-                state.gone.wait(state.delay)
+                work = state.delay
+                while state.sharing and work > 0 and not left(self.connection) and not state.gone.wait(0.02):
+                    work -= 0.02 / max(1, state.in_flight)
+                if not state.sharing:
+                    state.gone.wait(state.delay)
 
     def refusal(self, body: dict[str, Any]) -> str | None:
         """Why a request is a bad one."""
