@@ -158,7 +158,7 @@ def _offline(specification: Path) -> None:
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import RepetitionDetectionParams, StructuredOutputsParams
 
-    value = json.loads(specification.read_text())
+    value = json.loads(specification.read_text(encoding="utf-8"))
     llm = LLM(**value["engine"])
     tokenizer = llm.get_tokenizer()
 

@@ -33,7 +33,7 @@ def named(path: Path) -> Iterator[tuple[str, str, str]]:
     """The names of people in a novel: key of the entity, name, and the chain that it is in."""
     kinds: dict[tuple[str, str], str] = {}
     chains: dict[tuple[str, str], tuple[str, str]] = {}
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line.count("\t") != 2:
             continue
         _, label, text = line.split("\t")

@@ -75,13 +75,13 @@ def _tokenizer(model: Path | None) -> Any:
 
 def _memory() -> tuple[int, int]:
     """Resident memory of this process now, and its highest since the last `_forget_peak`, in MiB."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
     now, peak = (int(fields[name].split()[0]) // 1024 for name in ("VmRSS", "VmHWM"))
     return now, peak
 
 
 def _forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def _snapshot(folder: Path, tuples: int, lines: int) -> Any:

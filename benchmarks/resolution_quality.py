@@ -125,7 +125,7 @@ def gum(paths: list[Path]) -> tuple[list[Profile], Pairs]:
 
 def febrl(path: Path) -> tuple[list[Profile], Pairs]:
     """Contact records as entities with evidence, and which two are one person."""
-    with path.open(newline="") as stream:
+    with path.open(encoding="utf-8", newline="") as stream:
         return febrl_rows(csv.DictReader(stream, skipinitialspace=True))
 
 

@@ -40,11 +40,11 @@ def usable_memory(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path
     free, total = machine.available, machine.total
     for folder, files in _around(groups, mounted):
         try:
-            limit = (folder / files.limit).read_text().strip()
+            limit = (folder / files.limit).read_text(encoding="utf-8").strip()
             if limit == "max" or int(limit) >= machine.total:
                 continue
-            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-            used = int((folder / files.used).read_text()) - int(stat.get(files.reclaimable, 0))
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="utf-8").splitlines())
+            used = int((folder / files.used).read_text(encoding="utf-8")) - int(stat.get(files.reclaimable, 0))
         except (OSError, ValueError):
             continue
         free, total = min(free, max(0, int(limit) - used)), min(total, int(limit))
@@ -55,7 +55,7 @@ def ended_for_memory(counters: Path = Path("/proc/vmstat")) -> int:
     """How many processes the kernel has ended for lack of memory since the machine started, in a container or not; 0
     where it does not count them."""
     try:
-        counted = dict(line.split() for line in counters.read_text().splitlines())
+        counted = dict(line.split() for line in counters.read_text(encoding="utf-8").splitlines())
     except (OSError, ValueError):
         return 0
     return int(counted.get("oom_kill", 0))
@@ -65,7 +65,7 @@ def _around(groups: Path, mounted: Path) -> Iterator[tuple[Path, _Files]]:
     """The folders of the groups that hold this process, the innermost first. In a container the outermost is its own,
     whatever path the process's group has outside."""
     try:
-        lines = groups.read_text().splitlines()
+        lines = groups.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in lines:

@@ -87,7 +87,7 @@ def share_for_32_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> float:
     back (docs/performance.md): there, 16 bits are left to what has no room otherwise.
     """
     try:
-        found = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(), re.MULTILINE)
+        found = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return 0
     if found is None or "amx_bf16" in (flags := found[1].split()):
@@ -270,5 +270,5 @@ def _cached_commit(model_id: str, revision: str) -> str | None:
     reference = (cache / "refs" / revision).resolve()
     if not reference.is_relative_to((cache / "refs").resolve()) or not reference.is_file():
         return None
-    commit = reference.read_text().strip()
+    commit = reference.read_text(encoding="utf-8").strip()
     return commit if _COMMIT.fullmatch(commit) else None

@@ -27,7 +27,7 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
 @pytest.fixture(scope="session", autouse=True)
 def records_refuse_unknown_keys() -> None:
     """What a step writes is all read again: a key that nobody declared would be dropped without a word."""
-    import ec1.graph.service_content_store
+    import ec1.graph.service_content_store  # noqa: F401
     import ec1.night.records  # noqa: F401
 
     classes = [Record]

@@ -32,7 +32,7 @@ class Job:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.told = json.loads(file.read_text())
+        self.told = json.loads(file.read_text(encoding="utf-8"))
 
     @property
     def state(self) -> str:

@@ -29,11 +29,11 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _address(log: Path, process: subprocess.Popen[bytes]) -> str:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
-        for line in log.read_text().splitlines():
+        for line in log.read_text(encoding="utf-8").splitlines():
             if "Running on http://" in line:
                 return line.split()[-1]
         time.sleep(0.1)
-    raise RuntimeError(f"the S3 server did not start: {log.read_text()[-500:]}")
+    raise RuntimeError(f"the S3 server did not start: {log.read_text(encoding='utf-8')[-500:]}")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ FILE = re.compile(r"`((?:ec1|ec1_assets|resources|jobs|schedules|configs|tests|b
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     missing = [link for link in LINK.findall(text) if not (page.parent / link).exists()]
     missing += [name for name in FILE.findall(text) if not (PROJECT / name).exists()]
     assert missing == []

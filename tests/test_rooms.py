@@ -34,6 +34,19 @@ def test_the_domain_reads_no_environment(project: Path) -> None:
     assert wrong == []
 
 
+def test_text_is_read_and_written_in_one_encoding(project: Path) -> None:
+    """Not in that of the locale. ruff sees it only where it knows that something is a path."""
+    wrong = []
+    for path in sorted((project / "ec1").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            called = node.func if isinstance(node, ast.Call) else None
+            if not isinstance(called, ast.Attribute) or called.attr not in ("read_text", "write_text"):
+                continue
+            if not any(keyword.arg == "encoding" for keyword in node.keywords):
+                wrong.append(f"{path.relative_to(project).as_posix()}:{node.lineno}")
+    assert wrong == []
+
+
 def test_test_files_have_names_of_their_own(project: Path) -> None:
     # pytest imports them by bare name: of two that are called the same, the second is not collected.
     names = Counter(path.name for path in (project / "tests").rglob("test_*.py"))

@@ -278,7 +278,7 @@ def main() -> int:
     end = given.index("--") if "--" in given else len(given)
     arguments = parser.parse_args(given[:end])
     if arguments.what == "dead-man":
-        up = float(Path("/proc/uptime").read_text().split()[0])
+        up = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
         why = dead_man(arguments.metadata, arguments.run, time.time(), up)
         if why:
             sys.stderr.write(f"powering off: {why}\n")

@@ -68,7 +68,7 @@ def night(
             run_file = Path(folder) / "run"
             command = ["jobs.run_night", "--date", chosen.date, "--run-id-file", str(run_file)]
             status = run_module(command, options, log, quiet=as_json)
-            run = run_file.read_text() if run_file.exists() else None
+            run = run_file.read_text(encoding="utf-8") if run_file.exists() else None
     except OSError as error:
         _end_unbegun(options, deployment, chosen.date, advice_for(error), as_json)
     if run is None and status != INTERRUPTED:
@@ -128,7 +128,7 @@ def _killed(status: int) -> str | None:
 
 def _last_words(log: Path) -> str:
     """The last line of a night's log: the error of a night that could write down nothing else."""
-    lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     last = next((line for line in reversed(lines) if line.strip()), "no error was recorded")
     return f"{one_line('', last)} ({log})"
 

@@ -169,7 +169,7 @@ def _walk(path: Path, found: Sources) -> None:
 
 def _parts(index: Path) -> list[str]:
     try:
-        return [str(name) for name in json.loads(index.read_text())["splits"]]
+        return [str(name) for name in json.loads(index.read_text(encoding="utf-8"))["splits"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{index} is not what `save_to_disk` writes: {type(error).__name__}") from None
 

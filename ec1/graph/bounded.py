@@ -84,7 +84,7 @@ def _answer(process: "subprocess.Popen[bytes]", seconds: float, memory_mib: int)
 
 def _held_mib(pid: int) -> float:
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
     except (OSError, IndexError, ValueError):
         return 0.0
     return pages * resource.getpagesize() / 2**20

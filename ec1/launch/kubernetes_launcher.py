@@ -140,7 +140,7 @@ class KubernetesJobs:
         server, headers, verify = self._settings.server, {}, None
         if server.startswith("https:"):
             try:
-                headers = {"Authorization": f"Bearer {self._settings.token_file.read_text().strip()}"}
+                headers = {"Authorization": f"Bearer {self._settings.token_file.read_text(encoding='utf-8').strip()}"}
                 verify = ssl.create_default_context(cafile=self._settings.ca_file)
             except OSError as error:
                 raise InputError(

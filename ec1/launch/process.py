@@ -21,7 +21,7 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 def tail_of(log: Path, lines: int = 15) -> str:
     """The last lines of a log, for an error message; empty if there is none."""
-    return last_lines(log.read_text(errors="replace") if log.is_file() else "", lines)
+    return last_lines(log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "", lines)
 
 
 def last_lines(text: str, lines: int = 15) -> str:

@@ -74,7 +74,7 @@ def authorization(settings: RayClusterSettings) -> dict[str, str]:
     environment ask for it. Raises InputError for a token that cannot be read."""
     path = settings.token_file.expanduser()
     try:
-        return {"Authorization": f"Bearer {path.read_text().strip()}"}
+        return {"Authorization": f"Bearer {path.read_text(encoding='utf-8').strip()}"}
     except FileNotFoundError:
         return {}
     except OSError as error:

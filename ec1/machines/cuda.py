@@ -47,7 +47,7 @@ def driver() -> str | None:
     if shutil.which("nvidia-smi") is None:
         return None
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8")
     lines = done.stdout.split()
     return lines[0] if done.returncode == 0 and lines else None
 
@@ -66,7 +66,7 @@ def product_error(device: str) -> float:
 
 def wrong_versions(pyproject: Path) -> list[str]:
     """What is installed and is not what the project asks for."""
-    project = tomllib.loads(pyproject.read_text())["project"]
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     asked = [Requirement(line) for line in [*project["dependencies"], *project["optional-dependencies"]["gpu"]]]
     wrong = []
     for requirement in asked:

@@ -177,7 +177,7 @@ class Machine:
     def why_not(self) -> EC1Error | None:
         """Why the machine may not be started now, as far as our own books say."""
         if self.place.off.exists():
-            reason = self.place.off.read_text(errors="replace").strip()[:200]
+            reason = self.place.off.read_text(encoding="utf-8", errors="replace").strip()[:200]
             return SkippedError(
                 f"{self.place.off} is there, so no machine is started{f' ({reason})' if reason else ''}: remove it to "
                 "go on"

@@ -91,7 +91,7 @@ def _known(running: Running, home: Home) -> list[str]:
     keys = report.host_keys if report is not None else ()
     known = home.machine / "known_hosts"
     with atomic_file(known) as temporary:
-        temporary.write_text("".join(f"{running.name} {key}\n" for key in keys))
+        temporary.write_text("".join(f"{running.name} {key}\n" for key in keys), encoding="utf-8")
     return [f"-oHostKeyAlias={running.name}", f"-oUserKnownHostsFile={known}", "-oStrictHostKeyChecking=yes"]
 
 

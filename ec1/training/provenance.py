@@ -50,7 +50,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 def _git(folder: Path, *arguments: str) -> str:
     command = git_command(folder, *arguments)
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT).stdout.strip()
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=True, env=ENVIRONMENT).stdout.strip()
 
 
 def _hardware(device: str) -> dict[str, Any]:

@@ -375,7 +375,7 @@ def _save_weights(trainer: Any, tokenizer: Any, spec: TrainingSpec, name: str) -
             tokenizer.save_pretrained(staging)
             return
         save_config(trainer.model.peft_config["default"], spec.recipe.base_model, staging)
-        (staging / "chat_template.jinja").write_text(tokenizer.chat_template)
+        (staging / "chat_template.jinja").write_text(tokenizer.chat_template, encoding="utf-8")
 
 
 def _write_metrics(history: Sequence[dict[str, Any]], path: Path) -> None:

@@ -47,7 +47,7 @@ def folder(home: Home) -> Path:
 def edit(path: Path) -> None:
     record = json.loads(path.read_bytes())
     record["decision"]["after"] = 2
-    path.write_text(json.dumps(record))
+    path.write_text(json.dumps(record), encoding="utf-8")
 
 
 def test_a_version_stays_withdrawn_when_the_file_beside_it_is_deleted(registry: AdapterRegistry, folder: Path) -> None:

@@ -171,7 +171,7 @@ def test_scores_do_not_depend_on_batch_or_neighbours(
     scores, _ = sft
     tokenizer = AutoTokenizer.from_pretrained(small_model)
     model = AutoModelForCausalLM.from_pretrained(small_model, dtype=small_precision)
-    row = json.loads(heldout.read_text().splitlines()[3])
+    row = json.loads(heldout.read_text(encoding="utf-8").splitlines()[3])
     asked = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
     whole = tokenizer.apply_chat_template(row["prompt"] + row["completion"], return_dict=False)
     labels = torch.tensor([[-100] * len(asked) + whole[len(asked) :]])
@@ -187,7 +187,7 @@ OPTIONS = FORGETFUL.model_copy(update={"sample_tokens": 24, "min_examples": 5})
 
 
 def test_pairs(small_model: Path, adapters: dict[str, Path], heldout: Path, few_general: Path, tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in heldout.read_text().splitlines()][::2]
+    rows = [json.loads(line) for line in heldout.read_text(encoding="utf-8").splitlines()][::2]
     for row in rows:
         del row["completion"]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

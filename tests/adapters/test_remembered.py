@@ -107,7 +107,7 @@ def test_the_next_evaluation_asks_the_base_only_what_is_new(
         return read_answers(model, examples, **rest)
 
     monkeypatch.setattr("ec1.adapters.evaluation.read_answers", counting)
-    rows = heldout.read_text().splitlines()
+    rows = heldout.read_text(encoding="utf-8").splitlines()
     few = tmp_path / "few.jsonl"
     few.write_text("\n".join(rows[:8]) + "\n")
     lines: list[str] = []

@@ -108,7 +108,7 @@ def test_what_is_reproducible_becomes_a_held_task(home: Home, module: Path) -> N
 def test_a_die_gives_no_row_by_chance(home: Home, module: Path) -> None:
     """Of twenty dice two processes agree on about three."""
     dice = "".join(f"def die{number}(x):\n    return random.randrange(6)\n\n" for number in range(20))
-    module.write_text(f"import random\n\n{dice}")
+    module.write_text(f"import random\n\n{dice}", encoding="utf-8")
     with fake_server(Proposing) as server:
         report = generated(home, module, server)
     assert (report["proposed"], report["unstable"], report["rows"]) == (20, 20, 0)

@@ -243,7 +243,7 @@ def test_the_dead_man_powers_off_what_nobody_asks_for(
 
 def test_the_dead_man_as_the_timer_starts_it(cloud: Cloud) -> None:
     cloud.metadata = {KEEP_UNTIL: "1"}
-    up = float(Path("/proc/uptime").read_text().split()[0])
+    up = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
     with cloud.start("dead-man") as process:
         assert process.wait() == 0
     assert ("poweroff" in cloud.said("systemctl")) == (up >= 120)

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 
 def pins(path: Path) -> dict[str, str]:
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     return {match[1]: match[2] for line in lines if (match := re.match(r"([A-Za-z0-9_.-]+)==([^ \\;]+)", line))}
 
 

@@ -190,7 +190,7 @@ def test_links_and_bad_names_also_wait_for_their_own_night(tree: Tree, tmp_path:
     (tmp_path / "outside").mkdir()
     agents = tree.root / "service-agents"
     bad = Path(os.fsdecode(os.fsencode(agents) + b"/caf\xe9.md"))
-    bad.write_text("text")
+    bad.write_text("text", encoding="utf-8")
     (agents / "out.md").symlink_to(tmp_path / "outside")
     (agents / "out").symlink_to(tmp_path / "outside")
     (agents / "alias.md").symlink_to("memo.md")
@@ -402,7 +402,7 @@ def test_a_file_that_changes_while_it_is_read(tree: Tree, monkeypatch: pytest.Mo
         content = real(path, max_bytes)
         reads.append(path)
         if path == restless or (path == calmed and reads.count(calmed) == 1):
-            path.write_text(f"edit {len(reads)}")
+            path.write_text(f"edit {len(reads)}", encoding="utf-8")
             tree.date(path, 1 / (1 + len(reads)))
         return content
 

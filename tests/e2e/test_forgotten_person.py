@@ -36,7 +36,7 @@ def plant(ec1: LightCommandLine, export: Path) -> None:
         for n, spelling in enumerate(SPELLINGS)
     ]
     (corpus / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows + hers))
-    export.write_text("".join(json.dumps(row) + "\n" for row in hers))
+    export.write_text("".join(json.dumps(row) + "\n" for row in hers), encoding="utf-8")
     feedback = ec1.home.corpus / "feedback"
     feedback.mkdir()
     pair = {"tuple_type": "apprenticeship-feedback", "prompt": "Who?", "chosen": PERSON * 9, "rejected": "Ivo " * 30}

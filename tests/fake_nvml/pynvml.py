@@ -29,7 +29,7 @@ def uuid_of(index: int) -> str:
 
 
 def _cards() -> list[dict[str, Any]]:
-    return list(json.loads(Path(os.environ["FAKE_NVML"]).read_text()))
+    return list(json.loads(Path(os.environ["FAKE_NVML"]).read_text(encoding="utf-8")))
 
 
 def _card(index: int) -> dict[str, Any]:

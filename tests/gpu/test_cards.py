@@ -57,7 +57,7 @@ def granted(lease: GpuLease, log: Path, wait_seconds: float = 0) -> str:
         grant.start(PRINT, env={"CUDA_VISIBLE_DEVICES": "0"}, log=log) as process,
     ):
         assert process.wait() == 0
-    return log.read_text().split()[-1]
+    return log.read_text(encoding="utf-8").split()[-1]
 
 
 def test_a_card_is_read_by_its_number_and_by_its_uuid(eight: EightCards) -> None:

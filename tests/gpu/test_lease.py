@@ -195,7 +195,7 @@ def test_a_waiter_is_told_once_and_granted_as_soon_as_the_lease_is_free(lock: Pa
 
 
 def test_a_lock_without_a_record_is_held_by_somebody(lock: Path) -> None:
-    with lock.open("w") as stream:
+    with lock.open("w", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         stream.write("half a rec")
         stream.flush()

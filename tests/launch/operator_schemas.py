@@ -32,7 +32,7 @@ def _short(schema: Any) -> Any:
 
 def convert(version: str, source: str, definition: Path) -> Path:
     """Write the schema of one served version of a definition, with where it came from. Returns the file."""
-    found = YAML(typ="safe").load(definition.read_text())["spec"]
+    found = YAML(typ="safe").load(definition.read_text(encoding="utf-8"))["spec"]
     (schema,) = (each["schema"] for each in found["versions"] if each["name"] == version)
     written = {"source": source, "schema": _short(schema["openAPIV3Schema"])}
     file = SCHEMAS / f"{found['group']}-{version}-{found['names']['kind']}.json"

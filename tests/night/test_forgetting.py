@@ -130,14 +130,14 @@ def plant(home: Home) -> None:
         (home.documents / "service-agents/b.md", "Minutes. Ivo Tanner came.\n"),
         (home.nights / "2026-06-01/report.json", json.dumps({"status": "done", "held": [{"sentence": PERSON}]})),
         (home.nights / "2026-06-01/report.html", f"<p>done</p>\n<p>{PERSON}</p>\n"),
-        (home.logs / "serve.log", f"12:00 started\n12:01 asked by {PERSON}\n12:02 ended\n"),
+        (home.logs / "serve.log", f"12:00 started →\n12:01 asked by {PERSON}\n12:02 ended\n"),
         (home.releases, json.dumps({"who": PERSON}) + "\n" + json.dumps({"who": "Ivo"}) + "\n"),
         (home.outbox / "f" / "aa" / f"{'a' * 64}.answers.jsonl", json.dumps({"content": PERSON}) + "\n"),
         (home.cache / "converted/aa/a.json", json.dumps({"title": PERSON})),
         (home.runs / "acme/engineering/2026-06-01/notes.json", json.dumps({"prompt": PERSON, "n": 1})),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     for path, statement in (
         (home.dagster / "history/runs/x.db", "CREATE TABLE event_logs(id INTEGER PRIMARY KEY, event TEXT)"),
         (home.serving / "answers.sqlite", "CREATE TABLE answer(id INTEGER PRIMARY KEY, text TEXT)"),
@@ -163,7 +163,7 @@ def test_what_holds_her_goes_and_the_rest_stays(home: Home, embedded: Deployment
     assert len(gzip.decompress((home.corpus / "engineering/packed.jsonl.gz").read_bytes()).splitlines()) == 5
     assert [path.name for path in (home.documents / "service-agents").iterdir()] == ["b.md"]
     assert json.loads((home.nights / "2026-06-01/report.json").read_text())["status"] == "done"
-    assert (home.logs / "serve.log").read_text() == "12:00 started\n[removed]\n12:02 ended\n"
+    assert (home.logs / "serve.log").read_text(encoding="utf-8") == "12:00 started →\n[removed]\n12:02 ended\n"
     assert home.releases.read_text() == '{"who": "Ivo"}\n'
     for path, rows in (("dagster/history/runs/x.db", 2), ("serving/answers.sqlite", 1)):
         with contextlib.closing(sqlite3.connect(home.root / path)) as database:

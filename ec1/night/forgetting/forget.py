@@ -259,10 +259,10 @@ def _clean(path: Path, wanted: Wanted, home: Home) -> None:
 def _remove_weights(home: Home, digests: set[str]) -> None:
     """Candidates that were not accepted, and what trainings left, if they learnt from something that goes."""
     for manifest in sorted(home.quarantine.rglob("manifest.json")):
-        if any(digest in manifest.read_text(errors="replace") for digest in digests):
+        if any(digest in manifest.read_text(encoding="utf-8", errors="replace") for digest in digests):
             shutil.rmtree(manifest.parent)
     for spec in sorted(home.runs.rglob("spec.json")):
-        if any(digest in spec.read_text(errors="replace") for digest in digests):
+        if any(digest in spec.read_text(encoding="utf-8", errors="replace") for digest in digests):
             for weights in [*spec.parent.glob("checkpoint-*"), spec.parent / "adapter"]:
                 shutil.rmtree(weights, ignore_errors=True)
 

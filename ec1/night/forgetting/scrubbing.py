@@ -106,7 +106,7 @@ def redact_file(path: Path, wanted: Wanted) -> None:
     if wanted.in_text(left) or (record is not None and parsed(left.encode()) is None):
         path.unlink()
     elif path.suffix == ".log":
-        with path.open("r+") as stream:
+        with path.open("r+", encoding="utf-8") as stream:
             stream.write(left)
             stream.truncate()
     else:

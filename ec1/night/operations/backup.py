@@ -288,7 +288,7 @@ def _postgres(program: str, url: str, arguments: list[str]) -> str:
         "PGDATABASE": unquote(parts.path.lstrip("/")) or None,
     }
     env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **{key: value for key, value in values.items() if value}}
-    done = subprocess.run([found, *arguments], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([found, *arguments], env=env, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         raise ServiceError(f"{program} failed: {lines[0] if lines else f'status {done.returncode}'}")

@@ -3,7 +3,6 @@
 import base64
 import datetime as dt
 import importlib.metadata
-import importlib.util
 import platform
 import socket
 from collections.abc import Iterator, Sequence
