@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,9 +26,9 @@ from queue import LifoQueue
 
 from pydantic import TypeAdapter, ValidationError
 
-from ec1.documents.limits import PAGE_DONE
+from ec1.documents.limits import PAGE_DONE, READY
 from ec1.documents.settings import ConversionSettings
-from ec1.errors import RejectedError
+from ec1.errors import DeferredError, RejectedError, one_line
 from ec1.files import digest_of, write_unflushed
 
 _PIECE = 2**20
@@ -65,6 +66,7 @@ CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-4"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 _PICTURES = "pages"
 """Which way it reads pictures: a page for itself. It counts where pictures are read."""
+_START_SECONDS = 120
 _PAGE_SHARE = 1 / 20
 """Of `max_seconds`, for a page that is read as a picture."""
 _MOST_FOR_PAGES = 10
@@ -82,6 +84,10 @@ class Converted:
 _converted: TypeAdapter[Converted] = TypeAdapter(Converted)
 
 
+class NoConverterError(DeferredError):
+    """No file can be converted here: the process that does it does not start."""
+
+
 class Converter:
     """Converts files within limits; `kept` is a folder for results, or None to keep none.
 
@@ -92,6 +98,7 @@ class Converter:
         self._settings = settings
         self._kept = kept
         self._workers = [_Worker(settings) for _ in range(settings.processes)]
+        self._cannot: str | None = None
         self._free: LifoQueue[_Worker] = LifoQueue()
         for worker in reversed(self._workers):
             self._free.put(worker)
@@ -107,11 +114,13 @@ class Converter:
         return len(self._workers)
 
     def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
-        """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason."""
+        """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason, and
+        NoConverterError."""
         return _answered(self._answer(data, suffix, sha256))
 
     def differs(self, data: bytes, suffix: str, sha256: str, before: str) -> bool:
-        """Whether a file's text is not the one that the converter `before` gave; True where that is not kept."""
+        """Whether a file's text is not the one that the converter `before` gave; True where that is not kept. Raises
+        NoConverterError."""
         earlier = self._place(suffix, sha256, before)
         kept = _read_kept(earlier) if earlier is not None else None
         return kept is None or kept.rstrip() != self._answer(data, suffix, sha256).rstrip()
@@ -126,14 +135,30 @@ class Converter:
         path = self._place(suffix, sha256)
         if path is not None and (found := _read_kept(path)) is not None:
             return found
-        worker = self._free.get()
-        try:
+        with self._worker() as worker:
             answer, lasting = worker.ask(data, suffix)
-        finally:
-            self._free.put(worker)
         if path is not None and lasting:
             write_unflushed(path, answer)
         return answer
+
+    def start(self) -> None:
+        """Start a process, if none runs. Raises NoConverterError."""
+        with self._worker() as worker:
+            worker.start()
+
+    @contextmanager
+    def _worker(self) -> Iterator["_Worker"]:
+        # Asked once: thousands of files would each start a process that ends.
+        if self._cannot is not None:
+            raise NoConverterError(self._cannot)
+        worker = self._free.get()
+        try:
+            yield worker
+        except NoConverterError as error:
+            self._cannot = str(error)
+            raise
+        finally:
+            self._free.put(worker)
 
     def drop(self, suffix: str, sha256: str) -> None:
         """Remove what is kept of a file's text."""
@@ -172,8 +197,8 @@ class _Worker:
             self.process = None
 
     def ask(self, data: bytes, suffix: str) -> tuple[bytes, bool]:
-        """Its answer, and whether it would be the same another time."""
-        process = self.process if self.process is not None and self.process.poll() is None else self._start()
+        """Its answer, and whether it would be the same another time. Raises NoConverterError."""
+        process = self.start()
         assert process.stdin is not None and process.stdout is not None
         began, seconds = time.monotonic(), self._settings.max_seconds
         deadline = began + seconds
@@ -197,10 +222,13 @@ class _Worker:
             f"the converter ended; it may use {self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
         ), False
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
+        """Its process, which can be asked. Raises NoConverterError."""
+        if self.process is not None and self.process.poll() is None:
+            return self.process
         self.close()
         command = [sys.executable, "-m", "ec1.documents.converter_process", str(self._settings.max_memory_mb)]
-        self.process = subprocess.Popen(
+        process = self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -214,10 +242,19 @@ class _Worker:
             },
             start_new_session=True,
         )
-        assert self.process.stdin is not None
-        os.set_blocking(self.process.stdin.fileno(), False)
+        assert process.stdin is not None and process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
         atexit.register(self.close)
-        return self.process
+        deadline = time.monotonic() + _START_SECONDS
+        try:
+            said = _line(process.stdout.fileno(), deadline, 0, deadline)
+        except TimeoutError:
+            said = f"not ready within {_START_SECONDS} s".encode()
+        if said != READY:
+            self.close()
+            reason = one_line(said.decode("utf-8", "replace")) or f"it ended with status {process.returncode}"
+            raise NoConverterError(f"the process that converts documents does not start: {reason}")
+        return process
 
 
 def _send(pipe: int, data: bytes, deadline: float) -> None:

@@ -1,6 +1,7 @@
 """The process that converts documents: `python -m ec1.documents.converter_process MEGABYTES`.
 
-It reads requests from standard input (one line of JSON, then the file's bytes) and answers each with one line of JSON.
+It says that it is ready, or why it is not. Then it reads requests from standard input (one line of JSON, then the
+file's bytes) and answers each with one line of JSON.
 It opens no file and keeps nothing. `convert.py` starts it, and kills it when a file takes too long.
 """
 
@@ -16,10 +17,10 @@ from typing import Any
 import kreuzberg
 
 from ec1.documents.captions import turns
-from ec1.documents.limits import PAGE_DONE, limit_process
+from ec1.documents.limits import PAGE_DONE, READY, limit_process
 from ec1.documents.page_lines import paragraphs
 from ec1.documents.word_text import with_references, without_references
-from ec1.errors import RejectedError
+from ec1.errors import RejectedError, one_line
 
 _PDF, _BOOK, _OLD_WORD = "application/pdf", "application/epub+zip", "application/msword"
 _CAPTIONS = {"text/vtt": "vtt", "application/x-subrip": "srt"}
@@ -41,9 +42,15 @@ _BLANK_PDF = (
 
 def main() -> None:
     """Answer until standard input ends."""
-    _load_pdfium()
-    limit_process(int(sys.argv[1]))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    try:
+        _load_pdfium()
+    except (OSError, kreuzberg.KreuzbergError) as error:
+        answers.write(f"{one_line(error)}\n".encode("utf-8", "replace"))
+        return
+    limit_process(int(sys.argv[1]))
+    answers.write(READY)
+    answers.flush()
     while line := requests.readline():
         header = json.loads(line)
         data = requests.read(header["bytes"])
@@ -55,9 +62,18 @@ def main() -> None:
 def _load_pdfium() -> None:
     """Load the library for PDFs, which kreuzberg unpacks into the temporary folder when it reads its first one: before
     no file may be written any more, and from a folder of our own, where nobody else can have put another library."""
-    with tempfile.TemporaryDirectory() as private:
+    with tempfile.TemporaryDirectory(dir=_folder_of_libraries()) as private:
         os.putenv("TMPDIR", private)
         kreuzberg.extract_bytes_sync(_BLANK_PDF, _PDF, config=_config())
+
+
+def _folder_of_libraries() -> str:
+    """Where a library can be written and loaded: hardened machines mount the temporary folder without that right."""
+    usual = tempfile.gettempdir()
+    for folder in (usual, sys.prefix, "/var/tmp"):
+        if os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    raise OSError(f"no library can be loaded from {usual}: set TMPDIR to a folder that is not mounted with noexec")
 
 
 def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[str]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import resource
 
+READY = b"ready\n"
+"""What a converter says when it can be asked; in its place stands a line with the reason why it cannot."""
 PAGE_DONE = b" "
 """What a converter says before its answer for each page that it has read as a picture."""
 

@@ -40,7 +40,7 @@ class DocumentReader:
         """Read one version of a document.
 
         Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that
-        version.
+        version, NoConverterError (a DeferredError) if its kind cannot be converted here.
         """
         document = parse_document(key, self._data(key, content_sha256), self._converter)
         if self._is_removed(document.text):
@@ -58,7 +58,8 @@ class DocumentReader:
         return self._converter.version if self._converter is not None else ""
 
     def converts_otherwise(self, key: DocumentKey, content_sha256: str, before: str) -> bool:
-        """Whether the text of a version is another one than the converter `before` gave; False if it is gone."""
+        """Whether the text of a version is another one than the converter `before` gave; False if it is gone.
+        Raises NoConverterError."""
         if self._converter is None:
             return False
         try:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ValidationError
 
+from ec1.documents.convert import NoConverterError
 from ec1.documents.ledger import DocumentKey, LedgerEntry, Status
 from ec1.documents.reader import DocumentReader
 from ec1.files import write_json
@@ -29,7 +30,8 @@ def changed_contents(path: Path) -> Mapping[str, str]:
 
 def note_upgrade(path: Path, ledger: Mapping[DocumentKey, LedgerEntry], reader: DocumentReader) -> None:
     """Keep at `path` which contents of the ledger the reader's converter reads otherwise than the one before; of a home
-    without one before, none. One whose earlier text is not kept any more counts as changed."""
+    without one before, none. One whose earlier text is not kept any more counts as changed. Where
+    nothing can be converted now, nothing is noted, and the next night compares."""
     known, converter = _read(path), reader.converter
     if known is not None and known.converter == converter:
         return
@@ -39,7 +41,11 @@ def note_upgrade(path: Path, ledger: Mapping[DocumentKey, LedgerEntry], reader: 
         if entry.status is Status.DELETED or PurePosixPath(key.path).suffix.lower() not in CONVERTED:
             continue
         assert known is not None
-        if reader.converts_otherwise(key, content, known.converter):
+        try:
+            otherwise = reader.converts_otherwise(key, content, known.converter)
+        except NoConverterError:
+            return
+        if otherwise:
             changed[content] = converter
         elif content in known.changed:
             changed.setdefault(content, known.changed[content])

@@ -1,8 +1,11 @@
 """Documents of other programs: what is read of each kind, what is refused, and that a hostile one takes nothing."""
 
+import hashlib
 import html
 import io
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -15,12 +18,13 @@ import written
 from debian import program
 from pydantic import ValidationError
 
-from ec1.documents.convert import MEDIA_TYPES, Converter, _line
+from ec1.documents.convert import MEDIA_TYPES, Converter, NoConverterError, _line
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.limits import PAGE_DONE
 from ec1.documents.parse import Document, parse_document
+from ec1.documents.reader import DocumentReader
 from ec1.documents.settings import ConversionSettings, DocumentSettings
-from ec1.errors import RejectedError
+from ec1.errors import DeferredError, RejectedError
 from ec1.streams import CONVERTED
 
 
@@ -213,8 +217,8 @@ def test_a_reference_by_number_is_its_character(converter: Converter) -> None:
 
 
 def test_a_document_that_takes_too_long_is_refused(tmp_path: Path) -> None:
-    slow = Converter(ConversionSettings(max_seconds=0.001), tmp_path)
-    with pytest.raises(RejectedError, match=r"not converted within 0\.001 s"):
+    slow = Converter(ConversionSettings(max_seconds=0.000001), tmp_path)
+    with pytest.raises(RejectedError, match="not converted within 1e-06 s"):
         slow.convert(written.EACH["a.pdf"], ".pdf", "1" * 64)
     slow.close()
     # Not kept: on another machine, or another day, it may do.
@@ -256,6 +260,44 @@ def test_a_pdf_is_read_where_none_was_before(tmp_path: Path, monkeypatch: pytest
     assert written.TEXT in converter.convert(written.EACH["a.pdf"], ".pdf", "6" * 64).parts[0][1]
     assert [path.name for path in tmp_path.iterdir()] == [planted.name], "nothing is left behind"
     converter.close()
+
+
+def test_a_pdf_is_read_where_no_library_may_be_loaded_from_the_temporary_folder(tmp_path: Path) -> None:
+    """As on hardened machines."""
+    (tmp_path / "a.pdf").write_bytes(written.EACH["a.pdf"])
+    (tmp_path / "tmp").mkdir()
+    reading = (
+        "import sys; from ec1.documents.convert import Converter, ConversionSettings as Settings; "
+        "print(Converter(Settings()).convert(open(sys.argv[1], 'rb').read(), '.pdf', '8' * 64).parts)"
+    )
+    steps = 'mount -t tmpfs -o noexec tmpfs "$TMPDIR" || exit 77; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", steps, "sh", sys.executable, "-c", reading, str(tmp_path / "a.pdf")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+    )
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("nothing may be mounted here")
+    assert written.TEXT in done.stdout, done.stderr
+
+
+def test_where_nothing_can_be_converted_no_document_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts, broken = tmp_path / "starts", tmp_path / "python"
+    broken.write_text(f"#!/bin/sh\necho x >> '{starts}'\necho 'no library can be loaded'\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    converter = Converter(ConversionSettings(processes=1), tmp_path / "kept")
+    (tmp_path / "a.pdf").write_bytes(written.EACH["a.pdf"])
+    sha256 = hashlib.sha256(written.EACH["a.pdf"]).hexdigest()
+    reader = DocumentReader(tmp_path, 10**6, converter)
+    for _ in range(3):
+        with pytest.raises(DeferredError, match="converts documents does not start: no library can be loaded"):
+            reader.read(DocumentKey("", "a.pdf"), sha256)
+    assert starts.read_text() == "x\n", "it is tried once, not for each of thousands of files"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(NoConverterError, match="ended with status 3"):
+        Converter(ConversionSettings()).start()
 
 
 def test_many_documents_share_one_process(converter: Converter) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from ec1.documents.reader import DocumentReader
 from ec1.documents.refresh import FingerprintPolicy, plan_refresh
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.upgrades import changed_contents, note_upgrade
-from ec1.errors import RejectedError
+from ec1.errors import DeferredError, RejectedError
 from ec1.graph.model import StoredMention
 from ec1.graph.quotes import Quotes
 
@@ -77,6 +78,20 @@ def test_an_upgrade_marks_what_it_changes(documents: Documents, monkeypatch: pyt
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
     documents.upgraded(monkeypatch, "after next", "signed")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}, "as the one before read it"
+
+
+def test_an_upgrade_waits_for_a_night_that_can_convert(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DeferredError):
+        documents.reader.read(DocumentKey("all", ONE), documents.sha256[ONE])
+    place = documents.converter._place(".pdf", documents.sha256[ONE])
+    assert place is not None
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(b'{"title": "", "parts": [["", "Ruth Haldane signed."]]}\n')
+    before, noted = convert.CONVERTER_VERSION, documents.state.read_bytes()
+    monkeypatch.setattr(convert, "CONVERTER_VERSION", "next")
+    note_upgrade(documents.state, documents.ledger, documents.reader)
+    assert documents.state.read_bytes() == noted and (documents.kept / before).exists()
 
 
 @pytest.mark.parametrize(("policy", "due"), [("lazy", []), ("budgeted", [ONE]), ("full", [ONE])])

@@ -6,6 +6,7 @@ import fcntl
 import os
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -186,6 +187,15 @@ def test_whether_pictures_can_be_read_is_tried(
     documents = embedded.documents.model_copy(update={"conversion": ConversionSettings(ocr=languages)})
     finding = found(doctor.examine(embedded.model_copy(update={"documents": documents}), home), "ocr")
     assert finding.level == level and text in finding.detail
+
+
+def test_that_nothing_can_be_converted_is_a_problem(
+    embedded: Deployment, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found(doctor.examine(embedded, home), "conversion").level == "ok"
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    finding = found(doctor.examine(embedded, home), "conversion")
+    assert finding.level == "problem" and "does not start: it ended with status 1" in finding.detail
 
 
 @pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])

@@ -18,6 +18,7 @@ from planted_person import PERSON, SPELLINGS, names_her, still_holding
 
 from ec1.corpus.tombstones import Tombstones
 from ec1.deployment import Deployment
+from ec1.documents.convert import NoConverterError
 from ec1.errors import BusyError, InputError
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
@@ -197,6 +198,16 @@ def test_rows_of_one_template_that_differ_in_numbers_stay(home: Home) -> None:
     removed = Tombstones(home)
     assert not removed.refuses_text("The pump number 18 was mended on day 5 of the month.")
     assert removed.refuses_text("The pump number 17 was minded on day 4 of the month.")
+
+
+def test_where_documents_cannot_be_read_it_says_so(
+    home: Home, embedded: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(home)
+    (home.documents / "service-agents/c.pdf").write_bytes(b"%PDF-1.4")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(NoConverterError, match="does not start"):
+        forget(WANTED, embedded, home)
 
 
 def test_it_does_not_run_beside_a_night(home: Home, embedded: Deployment) -> None:

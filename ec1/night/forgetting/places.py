@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ec1.deployment import Deployment
-from ec1.documents.convert import Converter
+from ec1.documents.convert import Converter, NoConverterError
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.reader import DocumentReader
 from ec1.errors import DeferredError, RejectedError
@@ -127,9 +127,12 @@ def _document_roots(deployment: Deployment, home: Home) -> tuple[Path, ...]:
 
 
 def _document_text(reader: DocumentReader, name: str, sha256: str) -> tuple[str, str]:
-    """A document's text, and what it says about itself; nothing of a file that cannot be read."""
+    """A document's text, and what it says about itself; nothing of a file that cannot be read. Raises
+    NoConverterError: a person in a file that others can open would stay unnoticed."""
     try:
         document = reader.read(DocumentKey("", name), sha256)
+    except NoConverterError:
+        raise
     except (RejectedError, DeferredError):
         return "", ""
     return document.text, "\n".join((document.title, *strings(document.metadata)))

@@ -1,6 +1,7 @@
 """What `ec1 doctor` checks: whether this machine, this configuration and this home can run a night."""
 
 import base64
+import contextlib
 import datetime as dt
 import importlib.metadata
 import platform
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ec1.deployment import Deployment
-from ec1.documents.convert import Converter
+from ec1.documents.convert import Converter, NoConverterError
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.unread import unread_files
 from ec1.errors import InputError, RejectedError
@@ -49,8 +50,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     yield from preflight.findings(deployment, home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
     yield _documents(deployment, home)
-    if deployment.documents.conversion.ocr:
-        yield _recognition(deployment.documents.conversion)
+    yield from _conversion(deployment.documents.conversion)
     # That of phase 1 is looked at before each night; without another the training of its recipe fails.
     for model_id in sorted(set(deployment.models) - {deployment.inference.model}):
         folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
@@ -77,17 +77,24 @@ def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -
     return [Symptom("sandbox", "problem" if here else "note", f"{why}; needed by {names}")]
 
 
-def _recognition(settings: ConversionSettings) -> Symptom:
-    languages = ", ".join(settings.ocr)
-    converter = Converter(settings)
-    try:
-        converter.convert(_BLANK_PNG, ".png", "")
-    except RejectedError as error:
-        packages = " ".join(f"tesseract-ocr-{each.replace('_', '-')}" for each in settings.ocr)
-        return Symptom("ocr", "problem", f"pictures are not read in {languages}: {error}; on Debian: {packages}")
-    finally:
-        converter.close()
-    return Symptom("ocr", "ok", f"pictures are read in {languages}")
+def _conversion(settings: ConversionSettings) -> Iterator[Symptom]:
+    with contextlib.closing(Converter(settings)) as converter:
+        try:
+            converter.start()
+        except NoConverterError as error:
+            yield Symptom("conversion", "problem", f"no PDF, Word file or mail can be read: {error}")
+            return
+        yield Symptom("conversion", "ok", "PDFs, Word files, mails and the like can be read")
+        if not settings.ocr:
+            return
+        languages = ", ".join(settings.ocr)
+        try:
+            converter.convert(_BLANK_PNG, ".png", "")
+        except RejectedError as error:
+            packages = " ".join(f"tesseract-ocr-{each.replace('_', '-')}" for each in settings.ocr)
+            yield Symptom("ocr", "problem", f"pictures are not read in {languages}: {error}; on Debian: {packages}")
+        else:
+            yield Symptom("ocr", "ok", f"pictures are read in {languages}")
 
 
 def _gold(deployment: Deployment, path: Path) -> Symptom:
