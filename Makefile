@@ -12,6 +12,10 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 # Nor does it trust the authorities that the machine trusts, a company's own among them, until it is told.
 AUTHORITIES := /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem
 export UV_SYSTEM_CERTS ?= $(if $(wildcard $(AUTHORITIES)),true,false)
+# Where there is no home to write to, as for an account that only a container knows, uv keeps its downloads here.
+ifneq ($(shell test -w "$${XDG_CACHE_HOME:-$$HOME}" && echo writable),writable)
+export UV_CACHE_DIR ?= $(VENV)/uv-cache
+endif
 export EC1_HOME
 # Images set it; each of a night's dozens of processes, and each run of the tests, would compile our files again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -13,11 +13,13 @@ from pathlib import Path
 SHORT = {
     "apply_entities": ["--sizes", "10000,30000"],
     "beside_splink": ["--sets", "febrl1"],
+    "convert_documents": ["--files", "2000", "--turns", "1"],
     "critical_path": ["--small"],
     "extract_documents": ["--modes", "both"],
     "extraction_quality": ["--modes", "decide", "--only", "2"],
+    "format_quality": ["--only", "4"],
     "gate_rates": ["--seeds", "1"],
-    "injected_sentences": ["--only", "2"],
+    "injected_sentences": ["--only", "2", "--sets", "unseen"],
     "languages": ["--modes", "both"],
     "night_cost": ["--sizes", "10000,30000", "--nights", "1"],
     "prepare_dataset": ["--sizes", "1000", "10000"],
@@ -29,10 +31,10 @@ SHORT = {
     "weights_in_32_bits": ["--steps", "10"],
 }
 
-# `make mutants` measures the tests; the next two need repositories and texts, then two a home of `make learn`, the
-# others two cores and nothing beside them.
+# `make mutants` and `make bench-growth` run the first two; the next two need repositories and texts, then two a home of
+# `make learn`, the others two cores and nothing beside them.
 LEFT_OUT = {
-    *("mutants", "commit_tuples", "ordinary_languages"),
+    *("mutants", "growth", "commit_tuples", "ordinary_languages"),
     *("expressions", "reward_model", "planned_training", "several_engines", "ray_engines"),
 }
 

@@ -1,7 +1,9 @@
 """What is installed is pinned by version and by hash, and the audit says plainly what it could not look up."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import distributions
@@ -24,6 +26,19 @@ def test_every_pin_has_the_hashes_of_its_version(project: Path) -> None:
     assert pins(project / "hashes.txt") == pinned, "run `make hashes`"
     entries = re.split(r"\n(?=\S)", (project / "hashes.txt").read_text().strip())
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries if "==" in entry)
+
+
+@pytest.mark.parametrize(("variable", "kept"), [("HOME", ".venv/uv-cache"), ("XDG_CACHE_HOME", "")])
+def test_without_a_home_to_write_to_downloads_are_kept_in_the_checkout(
+    project: Path, tmp_path: Path, variable: str, kept: str
+) -> None:
+    """As for an account that only a container knows: uv would install nothing."""
+    # Another account cannot be taken on here: root may write everywhere but where nothing is.
+    homes = {"HOME": str(tmp_path / "none"), **({variable: str(tmp_path)} if variable != "HOME" else {})}
+    asked = ["make", "--silent", "--eval", "show: ; @echo $$UV_CACHE_DIR", "show"]
+    without = {name: value for name, value in os.environ.items() if name not in ("UV_CACHE_DIR", "XDG_CACHE_HOME")}
+    said = subprocess.run(asked, cwd=project, env={**without, **homes}, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == kept
 
 
 def test_every_pin_installs_on_the_oldest_python_that_is_promised(project: Path) -> None:
