@@ -39,10 +39,11 @@ def test_text_is_read_and_written_in_one_encoding(project: Path) -> None:
     wrong = []
     for path in sorted((project / "ec1").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            called = node.func if isinstance(node, ast.Call) else None
-            if not isinstance(called, ast.Attribute) or called.attr not in ("read_text", "write_text"):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
-            if not any(keyword.arg == "encoding" for keyword in node.keywords):
+            if node.func.attr in ("read_text", "write_text") and not any(
+                keyword.arg == "encoding" for keyword in node.keywords
+            ):
                 wrong.append(f"{path.relative_to(project).as_posix()}:{node.lineno}")
     assert wrong == []
 
