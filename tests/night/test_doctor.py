@@ -19,7 +19,7 @@ from fake_openai import fake_server
 from loopback_server import free_port
 
 from ec1.deployment import Deployment
-from ec1.documents.settings import ConversionSettings
+from ec1.documents.settings import ConversionSettings, DocumentSettings
 from ec1.errors import DamagedError
 from ec1.extraction.reading.outbox import Outbox
 from ec1.extraction.results import ExtractionResult
@@ -189,13 +189,16 @@ def test_whether_pictures_can_be_read_is_tried(
     assert finding.level == level and text in finding.detail
 
 
-def test_that_nothing_can_be_converted_is_a_problem(
+def test_that_nothing_can_be_converted_is_a_problem_where_a_stream_needs_it(
     embedded: Deployment, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert found(doctor.examine(embedded, home), "conversion").level == "ok"
     monkeypatch.setattr(sys, "executable", "/bin/false")
     finding = found(doctor.examine(embedded, home), "conversion")
-    assert finding.level == "problem" and "does not start: it ended with status 1" in finding.detail
+    assert finding.level == "note" and "does not start: it ended with status 1" in finding.detail
+    needing = DocumentSettings.model_validate({"streams": {"all": {"folder": "."}}})
+    finding = found(doctor.examine(embedded.model_copy(update={"documents": needing}), home), "conversion")
+    assert finding.level == "problem"
 
 
 @pytest.mark.parametrize("content", [None, "", "not JSON", '{"entities": []}'])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ec1.deployment import Deployment
 from ec1.documents.convert import Converter, NoConverterError
-from ec1.documents.settings import ConversionSettings
+from ec1.documents.settings import DocumentSettings
 from ec1.documents.unread import unread_files
 from ec1.errors import InputError, RejectedError
 from ec1.extraction.scoring import read_gold
@@ -29,6 +29,7 @@ from ec1.night.health.starting import served_by
 from ec1.night.steps.extractor import class_notes
 from ec1.plural import counted
 from ec1.recipes.resolution import ResolvedRecipe
+from ec1.streams import CONVERTED
 
 UI_PORT = 3000
 _BLANK_PNG = base64.b64decode(
@@ -50,7 +51,7 @@ def examine(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     yield from preflight.findings(deployment, home, dt.datetime.now(dt.UTC))
     yield _port(home, UI_PORT)
     yield _documents(deployment, home)
-    yield from _conversion(deployment.documents.conversion)
+    yield from _conversion(deployment.documents)
     # That of phase 1 is looked at before each night; without another the training of its recipe fails.
     for model_id in sorted(set(deployment.models) - {deployment.inference.model}):
         folder = model_folder(model_id, deployment.inference.revision, deployment.models, home.models)
@@ -77,12 +78,16 @@ def examine_sandbox(deployment: Deployment, recipes: Sequence[ResolvedRecipe]) -
     return [Symptom("sandbox", "problem" if here else "note", f"{why}; needed by {names}")]
 
 
-def _conversion(settings: ConversionSettings) -> Iterator[Symptom]:
+def _conversion(documents: DocumentSettings) -> Iterator[Symptom]:
+    settings = documents.conversion
     with contextlib.closing(Converter(settings)) as converter:
         try:
             converter.start()
         except NoConverterError as error:
-            yield Symptom("conversion", "problem", f"no PDF, Word file or mail can be read: {error}")
+            needed = any(not set(CONVERTED).isdisjoint(stream.suffixes) for stream in documents.all_streams.values())
+            yield Symptom(
+                "conversion", "problem" if needed else "note", f"no PDF, Word file or mail can be read: {error}"
+            )
             return
         yield Symptom("conversion", "ok", "PDFs, Word files, mails and the like can be read")
         if not settings.ocr:
