@@ -84,7 +84,7 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
         "not_trusted": _counts(total.dropped),
         "put_off": _table(
             [
-                {"path": paths.get(each["content"], each["content"]), **each}
+                {**each, "path": paths.get(each["content"], each["content"])}
                 for each in total.problems
                 if each["stream"] == stream
             ]

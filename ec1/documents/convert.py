@@ -114,8 +114,8 @@ class Converter:
         return len(self._workers)
 
     def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
-        """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason, and
-        NoConverterError."""
+        """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason,
+        DeferredError if it takes too long, which on another night it may not, and NoConverterError."""
         return _answered(self._answer(data, suffix, sha256))
 
     def differs(self, data: bytes, suffix: str, sha256: str, before: str) -> bool:
@@ -217,10 +217,9 @@ class _Worker:
         self.close()
         if overdue:
             took = max(seconds, round(time.monotonic() - began))
-            return _refusal(f"not converted within {took:g} s (documents.conversion.max_seconds)"), False
-        return _refusal(
-            f"the converter ended; it may use {self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
-        ), False
+            return _said("late", f"not converted within {took:g} s (documents.conversion.max_seconds)"), False
+        may = f"{self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
+        return _said("refused", f"the converter ended; it may use {may}"), False
 
     def start(self) -> subprocess.Popen[bytes]:
         """Its process, which can be asked. Raises NoConverterError."""
@@ -289,8 +288,8 @@ def _wait(pipe: int, event: int, deadline: float) -> None:
         raise TimeoutError
 
 
-def _refusal(reason: str) -> bytes:
-    return json.dumps({"refused": reason}).encode()
+def _said(what: str, reason: str) -> bytes:
+    return json.dumps({what: reason}).encode()
 
 
 def _read_kept(path: Path) -> bytes | None:
@@ -307,6 +306,8 @@ def _answered(answer: bytes) -> Converted:
         found = json.loads(answer)
         if "refused" in found:
             raise RejectedError(found["refused"])
+        if "late" in found:
+            raise DeferredError(found["late"])
         return _converted.validate_python({"title": found["title"], "parts": found["parts"]})
     except (ValueError, KeyError, TypeError, ValidationError):
         raise RejectedError("the converter gave no text that can be read") from None

@@ -40,7 +40,7 @@ class DocumentReader:
         """Read one version of a document.
 
         Raises RejectedError (the reason it cannot be a document), DeferredError if the file no longer holds that
-        version, NoConverterError (a DeferredError) if its kind cannot be converted here.
+        version or takes too long to convert, NoConverterError (a DeferredError) if its kind cannot be converted here.
         """
         document = parse_document(key, self._data(key, content_sha256), self._converter)
         if self._is_removed(document.text):

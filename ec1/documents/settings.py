@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.sources.settings import SourceSettings, UnpackingSettings
+from ec1.files import digest_of
 from ec1.settings import Name, Settings
 from ec1.streams import CONTRACT_STREAMS, MEMBERS, PICTURES, READABLE, Stream
 
@@ -191,6 +192,12 @@ class DocumentSettings(Settings):
             )
             for name, each in self.streams.items()
         }
+
+    @cached_property
+    def limits(self) -> str:
+        """A digest of what refuses a document that was listed: another one may let it in."""
+        of_conversion = self.conversion.model_dump(exclude={"processes", "ocr"})
+        return digest_of({"conversion": of_conversion, "max_chunks": self.max_chunks})
 
     @cached_property
     def suffixes(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ _FOLDER = "records"
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
-_ADD_UP = ("applied", "rejected", "vanished", "named", "kept", "invented", "ungrounded")
+_ADD_UP = ("applied", "rejected", "refused", "vanished", "named", "kept", "invented", "ungrounded")
 
 
 class GraphRecord(Record):
@@ -63,6 +63,7 @@ class GraphRecord(Record):
     named: int = Field(0, description="names in the answers about the documents that were read, once a document")
     kept: int = Field(0, description="of those, what became mentions")
     invented: int = Field(0, description="of those, what stands nowhere in the text")
+    refused: list[tuple[str, str]] = Field([], description="path of each rejected document, of the first, and why")
     ungrounded: list[str] = Field([], description="mentions that do not stand where they say, as `path: name`")
     put_off: dict[str, str] = Field(default_factory=dict)
     """Streams that could not be listed, and why."""

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from ec1.documents.convert import CONVERTER_VERSION, Converter
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.reader import DocumentReader
 from ec1.documents.refresh import FingerprintPolicy, plan_refresh
-from ec1.documents.settings import ConversionSettings
+from ec1.documents.settings import ConversionSettings, DocumentSettings
 from ec1.documents.upgrades import changed_contents, note_upgrade
 from ec1.errors import DeferredError, RejectedError
 from ec1.graph.model import StoredMention
@@ -57,14 +58,14 @@ class Documents:
         assert place is not None
         place.write_bytes(place.read_bytes().replace(b"signed", text.encode()))
         monkeypatch.setattr(convert, "CONVERTER_VERSION", version)
-        note_upgrade(self.state, self.ledger, self.reader)
+        note_upgrade(self.state, self.ledger, self.reader, "limits")
         assert not (self.kept / before).exists(), "what the converter before gave is of no use any more"
 
 
 @pytest.fixture
 def documents(tmp_path: Path) -> Iterator[Documents]:
     found = Documents(tmp_path)
-    note_upgrade(found.state, found.ledger, found.reader)
+    note_upgrade(found.state, found.ledger, found.reader, "limits")
     assert changed_contents(found.state) == {}, "a first night has nothing to compare with"
     yield found
     found.converter.close()
@@ -74,7 +75,7 @@ def test_an_upgrade_marks_what_it_changes(documents: Documents, monkeypatch: pyt
     documents.upgraded(monkeypatch, "next", "wrote")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
     # The night after, it is still that one.
-    note_upgrade(documents.state, documents.ledger, documents.reader)
+    note_upgrade(documents.state, documents.ledger, documents.reader, "limits")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
     documents.upgraded(monkeypatch, "after next", "signed")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}, "as the one before read it"
@@ -90,7 +91,7 @@ def test_an_upgrade_waits_for_a_night_that_can_convert(documents: Documents, mon
     place.write_bytes(b'{"title": "", "parts": [["", "Ruth Haldane signed."]]}\n')
     before, noted = convert.CONVERTER_VERSION, documents.state.read_bytes()
     monkeypatch.setattr(convert, "CONVERTER_VERSION", "next")
-    note_upgrade(documents.state, documents.ledger, documents.reader)
+    note_upgrade(documents.state, documents.ledger, documents.reader, "limits")
     assert documents.state.read_bytes() == noted and (documents.kept / before).exists()
 
 
@@ -111,8 +112,34 @@ def test_what_changed_is_read_again_by_the_policy(
 
 def test_what_was_kept_and_is_gone_counts_as_changed(documents: Documents) -> None:
     documents.state.write_text(documents.state.read_text().replace(CONVERTER_VERSION, "before"))
-    note_upgrade(documents.state, documents.ledger, documents.reader)
+    note_upgrade(documents.state, documents.ledger, documents.reader, "limits")
     assert set(changed_contents(documents.state)) == {documents.sha256[ONE], documents.sha256[TWO]}
+
+
+def test_another_limit_lets_in_what_one_refused(documents: Documents) -> None:
+    def with_status(name: str, status: Status, reason: str | None) -> None:
+        key = DocumentKey("all", name)
+        documents.ledger[key] = replace(documents.ledger[key], status=status, reason=reason)
+
+    with_status(ONE, Status.REJECTED, "9 pages are more than documents.conversion.max_pages (5)")
+    with_status(TWO, Status.REJECTED, "not converted: it is encrypted")
+    with_status(NOTE, Status.QUARANTINED, "6 chunks, and documents.max_chunks is 2")
+    note_upgrade(documents.state, documents.ledger, documents.reader, "more")
+    changed = {documents.sha256[name]: f"{CONVERTER_VERSION}, limits more" for name in (ONE, NOTE)}
+    assert changed_contents(documents.state) == changed
+    # What was let in stays what it is; what is refused still is read again with each other limit.
+    with_status(NOTE, Status.APPLIED, None)
+    note_upgrade(documents.state, documents.ledger, documents.reader, "more still")
+    changed[documents.sha256[ONE]] = f"{CONVERTER_VERSION}, limits more still"
+    assert changed_contents(documents.state) == changed
+    settings = [
+        DocumentSettings(),
+        DocumentSettings(conversion=ConversionSettings(max_pages=5)),
+        DocumentSettings(max_chunks=2),
+        DocumentSettings(conversion=ConversionSettings(processes=1, ocr=("eng",))),
+    ]
+    one, *others, same = [each.limits for each in settings]
+    assert len({one, *others}) == 3 and same == one, "reading pictures is a converter of its own"
 
 
 def test_recognition_that_is_switched_on_changes_pictures_only(documents: Documents) -> None:
@@ -126,7 +153,7 @@ def test_recognition_that_is_switched_on_changes_pictures_only(documents: Docume
         with contextlib.suppress(RejectedError):
             documents.reader.read(each, entry.content_sha256)
     converter = Converter(ConversionSettings(ocr=("eng",)), documents.kept)
-    note_upgrade(documents.state, documents.ledger, DocumentReader(documents.root, 10**6, converter))
+    note_upgrade(documents.state, documents.ledger, DocumentReader(documents.root, 10**6, converter), "limits")
     converter.close()
     assert changed_contents(documents.state) == {sha256: f"{CONVERTER_VERSION}+pages+eng"}
 

@@ -131,7 +131,8 @@ def test_what_was_applied_before_a_failure_counts_and_the_rest_follows(home: Pha
 def test_a_rejected_file_is_in_the_ledger_with_its_reason(home: Phase1) -> None:
     home.write("a.md", "Anna Berg")
     (home.root / "documents" / CONTRACT_STREAMS["meeting"].folder / "picture.md").write_bytes(b"\x89PNG\0\0\1" * 99)
-    assert home.night().rejected == 1
+    done = home.night()
+    assert done.rejected == 1 and [path.rpartition("/")[2] for path, _ in done.refused] == ["picture.md"]
     with home.open() as store:
         entry = next(entry for key, entry in store.ledger().items() if key.path.endswith("picture.md"))
     assert entry.status is Status.REJECTED and entry.reason

@@ -12,6 +12,7 @@ from night_records import NIGHT, ROLE, a_night, fail, run_of, settle
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.listing import LISTING
 from ec1.errors import InputError
+from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.scoring import figures_of, score, shown_figure
 from ec1.home import Home
 from ec1.night.records import GraphRecord, Records, ScoreRecord
@@ -89,6 +90,24 @@ def test_what_was_deferred_is_listed_with_its_reason_and_is_no_markup(home: Home
     page = page_of(report, home)
     assert "<b>here</b>" not in page and "&lt;b&gt;here&lt;/b&gt;" in page
     assert "meeting abcdef012345" in page and "cut | off" in page
+
+
+def test_what_was_rejected_is_named_with_its_reason_and_is_not_called_deferred(home: Home) -> None:
+    records = a_night(home)
+    refused = [("plans/a.pdf", "9 pages are more than documents.conversion.max_pages (5)"), ("b.md", "empty")]
+    problems = [
+        {"stream": "all", "content": "abcdef012345", "path": path, "status": "rejected", "reason": why}
+        for path, why in refused
+    ]
+    late = {"stream": "all", "content": "fedcba543210", "path": "c.pdf", "status": "deferred", "reason": "too slow"}
+    records.write("run-1", ExtractionRecord(problems=[*problems, late]))
+    records.write("run-1", GraphRecord(applied=24, rejected=2, deferred=1, refused=refused))
+    records.write("run-1", run_of())
+    report = night_report(home, NIGHT)
+    text = shown(report)
+    assert "1 deferred to a later night (too slow), 2 rejected (plans/a.pdf: 9 pages are more than" in text
+    assert "| plans/a.pdf | 9 pages are more than" in text and "| b.md | empty |" in text
+    assert [(each.what, each.reason) for each in report.deferred] == [("c.pdf", "too slow")]
 
 
 def test_a_stream_whose_source_was_not_reached_makes_the_night_partial_and_is_named(home: Home) -> None:

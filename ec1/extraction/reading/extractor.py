@@ -51,11 +51,13 @@ _HALVES_SHARE = 10
 
 @dataclass(frozen=True)
 class WorkItem:
-    """One unit of work. `load` parses the document; it may raise RejectedError or DeferredError."""
+    """One unit of work, with the path that people know it by. `load` parses it; it may raise RejectedError or
+    DeferredError."""
 
     stream: str
     content_sha256: str
     load: Callable[[], Document]
+    path: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Literal
 
 from ec1.documents.chunks import Chunk
+from ec1.documents.convert import NoConverterError
 from ec1.errors import DeferredError, RejectedError, ServiceError
 from ec1.extraction.reading.asking import Asking
 from ec1.extraction.reading.client import ChatClient, NoTimeError, ServerFaultError
@@ -193,7 +194,7 @@ class _Run:
 
     async def _open(self, item: WorkItem) -> None:
         fingerprint = self.extractor.fingerprint(item.stream, item.content_sha256)
-        unit = Unit(item, self.outbox.answers(fingerprint, item.content_sha256))
+        unit = Unit(item, self.outbox.answers(fingerprint, item.content_sha256), path=item.path)
         try:
             loaded = await self._loaded(item)
             unit.path, unit.text, unit.held, unit.suspect = loaded.path, loaded.text, loaded.held, loaded.suspect
@@ -205,6 +206,7 @@ class _Run:
         except RejectedError as error:
             await self._keep(unit, "rejected", str(error))
         except DeferredError as error:
+            unit.blamed = not isinstance(error, NoConverterError)
             await self._keep(unit, "deferred", str(error))
         except Exception:
             with self._guarded(unit):

@@ -136,6 +136,7 @@ class ExtractionRecord(Record):
                 {
                     "stream": result.stream,
                     "content": result.content_sha256[:12],
+                    "path": path,
                     "status": result.status,
                     "reason": result.reason or "",
                 }

@@ -23,7 +23,7 @@ from ec1.home import Home
 from ec1.launch.launcher import LocalLauncherSettings
 from ec1.models import model_folder, tokenizer_folder
 from ec1.night.health import preflight
-from ec1.night.health.finding import Symptom
+from ec1.night.health.finding import Level, Symptom
 from ec1.night.health.peers import guarded, peers
 from ec1.night.health.starting import served_by
 from ec1.night.steps.extractor import class_notes
@@ -85,9 +85,8 @@ def _conversion(documents: DocumentSettings) -> Iterator[Symptom]:
             converter.start()
         except NoConverterError as error:
             needed = any(not set(CONVERTED).isdisjoint(stream.suffixes) for stream in documents.all_streams.values())
-            yield Symptom(
-                "conversion", "problem" if needed else "note", f"no PDF, Word file or mail can be read: {error}"
-            )
+            level: Level = "problem" if needed else "note"
+            yield Symptom("conversion", level, f"no PDF, Word file or mail can be read: {error}")
             return
         yield Symptom("conversion", "ok", "PDFs, Word files, mails and the like can be read")
         if not settings.ocr:

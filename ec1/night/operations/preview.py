@@ -138,7 +138,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     model = deployment.inference
     prepare_tokenizer(model.model, model.revision, deployment.models, home.models)
     if ledger:
-        note_upgrade(home.conversions, ledger, deployment.document_reader(home))
+        note_upgrade(home.conversions, ledger, deployment.document_reader(home), deployment.documents.limits)
     extractor = extractor_of(deployment, home)
     fingerprints = extractor.fingerprints()
     outbox = Outbox(home.outbox)

@@ -96,8 +96,8 @@ class RecipeReport(BaseModel):
     training: TrainingReport | None = None
 
 
-class Deferred(BaseModel):
-    """One document that waits for a later night, and why."""
+class NotRead(BaseModel):
+    """One document, or stream, that was rejected or waits for a later night, and why."""
 
     what: str
     reason: str
@@ -140,7 +140,9 @@ class NightReport(BaseModel):
     documents_deferred: int | None = None
     deferred_because: str | None = None
     """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
-    deferred: list[Deferred] = []
+    deferred: list[NotRead] = []
+    rejected: list[NotRead] = []
+    """The first of those that were rejected."""
     streams_put_off: dict[str, str] = {}
     """Streams whose source could not be read, and why: what is known of their documents stays as it is."""
     held: list[HeldBack] = []
@@ -309,10 +311,11 @@ def night_report(
         report.reading = applied.missing if _is_alive(applied.reading_process) else None
         report.documents_deferred = None if report.reading is not None else applied.deferred + applied.missing
         report.streams_put_off = applied.put_off
-        report.deferred = [Deferred(what=f"stream {name}", reason=why) for name, why in applied.put_off.items()]
+        report.deferred = [NotRead(what=f"stream {name}", reason=why) for name, why in applied.put_off.items()]
+        report.rejected = [NotRead(what=path, reason=why) for path, why in applied.refused]
     if report.documents_deferred:
         report.deferred_because = _why(records.find(ExtractionRecord, run))
-        report.deferred += _deferred(extracted)
+        report.deferred += _deferred(extracted)[:MAX_DEFERRED]
     if handover is not None:
         report.device, report.free_gib = handover.device, handover.free_gib
     held = sorted(_unseen(home, extracted), key=lambda row: row.get("held") == "names")
@@ -436,15 +439,16 @@ def _why(extraction: ExtractionRecord | None) -> str | None:
         return None
     if extraction.stopped:
         return extraction.stopped
-    reasons = Counter(row["reason"] for row in extraction.problems if "reason" in row)
+    reasons = Counter(each.reason for each in _deferred(extraction))
     return reasons.most_common(1)[0][0] if reasons else None
 
 
-def _deferred(extraction: ExtractionRecord | None) -> list[Deferred]:
+def _deferred(extraction: ExtractionRecord | None) -> list[NotRead]:
     rows = extraction.problems if extraction is not None else []
     return [
-        Deferred(what=f"{row.get('stream', '')} {row.get('content', '')[:12]}".strip(), reason=row.get("reason", ""))
-        for row in rows[:MAX_DEFERRED]
+        NotRead(what=row.get("path") or f"{row.get('stream', '')} {row.get('content', '')}", reason=row["reason"])
+        for row in rows
+        if row.get("status") != "rejected"
     ]
 
 

@@ -130,6 +130,12 @@ def deferred(report: NightReport) -> Table | None:
     return Table("Deferred to a later night", ("document", "reason"), rows) if rows else None
 
 
+def rejected(report: NightReport) -> Table | None:
+    """What cannot be a document, and why."""
+    rows = [(each.what, each.reason) for each in report.rejected]
+    return Table("Rejected", ("document", "reason"), rows) if rows else None
+
+
 def held(report: NightReport) -> Table | None:
     """Sentences that were held back, or the names in them, and where they stand."""
     rows = [(each.what, each.path, each.sentence, each.names) for each in report.held]
@@ -139,7 +145,10 @@ def held(report: NightReport) -> Table | None:
 
 def tables(report: NightReport) -> list[Table]:
     """All tables of a report, in their order."""
-    found = (scores(report), evaluations(report), deferred(report), held(report), *timeline(report))
+    found = (
+        *(scores(report), evaluations(report), deferred(report), rejected(report), held(report)),
+        *timeline(report),
+    )
     return [each for each in found if each is not None]
 
 
@@ -202,9 +211,10 @@ def _documents(report: NightReport) -> str:
         else ""
     )
     because = f" ({report.deferred_because})" if report.deferred_because else ""
+    first = "".join(f" ({each.what}: {each.reason})" for each in report.rejected[:1])
     return (
         f"{count(done.documents_read)} read{again}, {count(report.documents_deferred)} deferred to a later "
-        f"night{because}, {count(done.documents_rejected)} rejected, {count(done.documents_vanished)} vanished"
+        f"night{because}, {count(done.documents_rejected)} rejected{first}, {count(done.documents_vanished)} vanished"
     )
 
 

@@ -42,7 +42,9 @@ def work_of(listing: Listing, streams: Mapping[str, Stream], reader: DocumentRea
     )
     if len({stream.share for stream in streams.values()}) > 1:
         versions = _by_shares(versions, {name: stream.share for name, stream in streams.items()}, again)
-    return [WorkItem(version.key.stream, version.content_sha256, loader(version)) for version in versions]
+    return [
+        WorkItem(version.key.stream, version.content_sha256, loader(version), version.key.path) for version in versions
+    ]
 
 
 def _by_shares(

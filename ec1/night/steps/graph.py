@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ec1.graph.model import Rebuild
 
 MAX_UNGROUNDED = 20
+MAX_REFUSED = 20
 Results = Iterable[tuple[DocumentKey, str, "ExtractionResult"]]
 
 
@@ -93,6 +94,7 @@ def apply_night(
         listing.night,
     )
     done.rejected = len(listing.rejected)
+    done.refused = [(each.key.path, each.reason) for each in listing.rejected[:MAX_REFUSED]]
     done.put_off = dict(listing.put_off)
     again = set(listing.refresh if rebuild else ())
 
@@ -151,6 +153,7 @@ def _rebuild(
         done.applied += counts.applied
         done.deferred += counts.deferred
         done.rejected += counts.rejected
+        done.refused += counts.refused
     return rebuilt
 
 
@@ -165,7 +168,10 @@ def _results(
             continue
         done.applied += result.status == "complete"
         done.deferred += result.status == "deferred"
-        done.rejected += result.status == "rejected"
+        if result.status == "rejected":
+            done.rejected += 1
+            if len(done.refused) < MAX_REFUSED:
+                done.refused.append((version.key.path, result.reason or ""))
         if result.status == "deferred" and not result.blamed:
             # It stays as it was, and comes again: nights of a smaller model must not quarantine it.
             continue
