@@ -66,6 +66,7 @@ CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-4"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 _PICTURES = "pages"
 """Which way it reads pictures: a page for itself. It counts where pictures are read."""
+_NO_START = "the process that converts documents does not start"
 _START_SECONDS = 120
 _PAGE_SHARE = 1 / 20
 """Of `max_seconds`, for a page that is read as a picture."""
@@ -166,8 +167,7 @@ class Converter:
             path.unlink(missing_ok=True)
 
     def _place(self, suffix: str, sha256: str, converter: str | None = None) -> Path | None:
-        limits = self._settings.model_dump(exclude={"processes", "ocr"})
-        name = digest_of([suffix, sha256, limits])
+        name = digest_of([suffix, sha256, self._settings.limits])
         version = converter or self.version
         return self._kept / version / name[:2] / f"{name}.json" if self._kept is not None else None
 
@@ -226,8 +226,27 @@ class _Worker:
         if self.process is not None and self.process.poll() is None:
             return self.process
         self.close()
+        try:
+            process = self._started()
+        except OSError as error:
+            raise NoConverterError(f"{_NO_START}: {error.strerror}") from None
+        assert process.stdin is not None and process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        atexit.register(self.close)
+        deadline = time.monotonic() + _START_SECONDS
+        try:
+            said = _line(process.stdout.fileno(), deadline, 0, deadline)
+        except TimeoutError:
+            said = f"not ready within {_START_SECONDS} s".encode()
+        if said != READY:
+            self.close()
+            reason = one_line(said.decode("utf-8", "replace")) or f"it ended with status {process.returncode}"
+            raise NoConverterError(f"{_NO_START}: {reason}")
+        return process
+
+    def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "ec1.documents.converter_process", str(self._settings.max_memory_mb)]
-        process = self.process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -241,19 +260,7 @@ class _Worker:
             },
             start_new_session=True,
         )
-        assert process.stdin is not None and process.stdout is not None
-        os.set_blocking(process.stdin.fileno(), False)
-        atexit.register(self.close)
-        deadline = time.monotonic() + _START_SECONDS
-        try:
-            said = _line(process.stdout.fileno(), deadline, 0, deadline)
-        except TimeoutError:
-            said = f"not ready within {_START_SECONDS} s".encode()
-        if said != READY:
-            self.close()
-            reason = one_line(said.decode("utf-8", "replace")) or f"it ended with status {process.returncode}"
-            raise NoConverterError(f"the process that converts documents does not start: {reason}")
-        return process
+        return self.process
 
 
 def _send(pipe: int, data: bytes, deadline: float) -> None:

@@ -174,7 +174,7 @@ class _Scan:
         if copies is not None:
             # Files that look unchanged are opened again where what they hold is not there, or by other rules.
             chosen = {name: (stream.suffixes, stream.pattern) for name, stream in sorted(self.streams.items())}
-            limits = (self.settings.unpacking.model_dump(), self.settings.max_bytes)
+            limits = (self.settings.unpacking.model_dump(), self.settings.conversion.limits, self.settings.max_bytes)
             verify = not copies.made_by(digest_of([chosen, limits])) or verify
         for stream in self.streams.values():
             rules = int(digest_of([stream.suffixes, stream.pattern])[:15], 16)

@@ -94,7 +94,7 @@ class StreamSettings(Settings):
 
 class ConversionSettings(Settings):
     """Limits of converting one PDF, Word file, mail, … to text, and of opening what holds others. What breaks one is
-    rejected with a reason."""
+    rejected with a reason; what takes too long is tried on some more nights."""
 
     max_seconds: float = Field(
         60,
@@ -116,6 +116,11 @@ class ConversionSettings(Settings):
     processes: int = Field(
         2, ge=1, le=64, description="how many files are converted at a time; each may take `max_memory_mb`; 1 to 8"
     )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What refuses a file, by setting."""
+        return self.model_dump(exclude={"processes", "ocr"})
 
 
 class DocumentSettings(Settings):
@@ -196,8 +201,7 @@ class DocumentSettings(Settings):
     @cached_property
     def limits(self) -> str:
         """A digest of what refuses a document that was listed: another one may let it in."""
-        of_conversion = self.conversion.model_dump(exclude={"processes", "ocr"})
-        return digest_of({"conversion": of_conversion, "max_chunks": self.max_chunks})
+        return digest_of({"conversion": self.conversion.limits, "max_chunks": self.max_chunks})
 
     @cached_property
     def suffixes(self) -> tuple[str, ...]:

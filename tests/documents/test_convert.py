@@ -298,6 +298,9 @@ def test_where_nothing_can_be_converted_no_document_is_blamed(tmp_path: Path, mo
     broken.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(NoConverterError, match="ended with status 3"):
         Converter(ConversionSettings()).start()
+    broken.unlink()
+    with pytest.raises(NoConverterError, match="No such file"):
+        Converter(ConversionSettings()).start()
 
 
 def test_many_documents_share_one_process(converter: Converter) -> None:

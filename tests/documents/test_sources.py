@@ -517,6 +517,22 @@ def test_an_archive_is_opened_with_the_limits_of_now(tmp_path: Path) -> None:
     assert found.vanished == (DocumentKey("all", "a.zip/a.txt"),)
 
 
+def test_an_archive_that_took_too_long_is_opened_again_once_it_may_take_longer(tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    with zipfile.ZipFile(tmp_path / "share/a.zip", "w") as archive:
+        archive.writestr("a.txt", TEXT)
+    os.utime(tmp_path / "share/a.zip", (10**9, 10**9))
+    streams: dict[str, object] = {"all": {"folder": "."}}
+    hurried = Night(tmp_path, streams, conversion={"max_seconds": 0.000001})
+    assert [each.reason for each in hurried.run().rejected] == [
+        "not opened within 1e-06 s (documents.conversion.max_seconds)"
+    ]
+    assert nothing_new(hurried.run()), "nor is it opened each night"
+    patient = Night(tmp_path, streams)
+    patient.ledger = hurried.ledger
+    assert patient.paths() == ["a.zip/a.txt"]
+
+
 def test_what_a_stream_no_longer_takes_is_retracted(tmp_path: Path) -> None:
     """A file that looked unchanged counted on after the deployment had stopped reading its kind."""
 
