@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -115,8 +116,9 @@ class Converter:
         return len(self._workers)
 
     def convert(self, data: bytes, suffix: str, sha256: str) -> Converted:
-        """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason,
-        DeferredError if it takes too long, which on another night it may not, and NoConverterError."""
+        """The text of a file of this suffix (of `ec1.streams.CONVERTED`). Raises RejectedError with the reason;
+        DeferredError if it takes too long or something else kills the process, which on another night may not happen;
+        NoConverterError."""
         return _answered(self._answer(data, suffix, sha256))
 
     def differs(self, data: bytes, suffix: str, sha256: str, before: str) -> bool:
@@ -214,10 +216,14 @@ class _Worker:
             pass
         if answer:
             return answer, True
-        self.close()
         if overdue:
+            self.close()
             took = max(seconds, round(time.monotonic() - began))
-            return _said("late", f"not converted within {took:g} s (documents.conversion.max_seconds)"), False
+            return _said("not now", f"not converted within {took:g} s (documents.conversion.max_seconds)"), False
+        ended = _status(process)
+        self.close()
+        if ended == -signal.SIGKILL:
+            return _said("not now", "the converter was killed, as by a machine that has no memory left"), False
         may = f"{self._settings.max_memory_mb:,} MB (documents.conversion.max_memory_mb)"
         return _said("refused", f"the converter ended; it may use {may}"), False
 
@@ -295,6 +301,14 @@ def _wait(pipe: int, event: int, deadline: float) -> None:
         raise TimeoutError
 
 
+def _status(process: subprocess.Popen[bytes]) -> int | None:
+    """How a process ended that has closed its output; None if it goes on."""
+    try:
+        return process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def _said(what: str, reason: str) -> bytes:
     return json.dumps({what: reason}).encode()
 
@@ -313,8 +327,8 @@ def _answered(answer: bytes) -> Converted:
         found = json.loads(answer)
         if "refused" in found:
             raise RejectedError(found["refused"])
-        if "late" in found:
-            raise DeferredError(found["late"])
+        if "not now" in found:
+            raise DeferredError(found["not now"])
         return _converted.validate_python({"title": found["title"], "parts": found["parts"]})
     except (ValueError, KeyError, TypeError, ValidationError):
         raise RejectedError("the converter gave no text that can be read") from None

@@ -4,6 +4,7 @@ import hashlib
 import html
 import io
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -223,6 +224,20 @@ def test_a_document_that_takes_too_long_waits_for_another_night(tmp_path: Path) 
     slow.close()
     # Not kept: on another machine, or another day, it may do.
     assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_document_whose_converter_is_killed_waits_for_another_night() -> None:
+    """As a machine without memory kills it: that is not the document's."""
+    converter = Converter(ConversionSettings(processes=1))
+    converter.start()
+    process = converter._workers[0].process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    threading.Timer(0.3, process.kill).start()
+    with pytest.raises(DeferredError, match="the converter was killed"):
+        converter.convert(written.EACH["a.pdf"], ".pdf", "9" * 64)
+    assert converter.convert(written.EACH["a.pdf"], ".pdf", "9" * 64).parts
+    converter.close()
 
 
 def test_a_document_may_not_take_all_memory() -> None:
