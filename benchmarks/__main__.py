@@ -20,6 +20,7 @@ SHORT = {
     "format_quality": ["--only", "4"],
     "gate_rates": ["--seeds", "1"],
     "injected_sentences": ["--only", "2", "--sets", "unseen"],
+    "large_night": ["--trainings", "200"],
     "languages": ["--modes", "both"],
     "night_cost": ["--sizes", "10000,30000", "--nights", "1"],
     "prepare_dataset": ["--sizes", "1000", "10000"],
