@@ -23,6 +23,7 @@ SHORT = {
     "large_night": ["--trainings", "200"],
     "languages": ["--modes", "both"],
     "night_cost": ["--sizes", "10000,30000", "--nights", "1"],
+    "own_classes": ["--only", "4"],
     "prepare_dataset": ["--sizes", "1000", "10000"],
     "resolve_entities": ["--sizes", "10000,30000"],
     "scan_documents": ["--files", "20000"],
