@@ -24,6 +24,8 @@ SHORT = {
     "languages": ["--modes", "both"],
     "night_cost": ["--sizes", "10000,30000", "--nights", "1"],
     "own_classes": ["--only", "4"],
+    "precision": ["--rounds", "1"],
+    "prefix_sharing": ["--rounds", "2"],
     "prepare_dataset": ["--sizes", "1000", "10000"],
     "resolve_entities": ["--sizes", "10000,30000"],
     "scan_documents": ["--files", "20000"],
