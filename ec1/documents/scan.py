@@ -16,7 +16,7 @@ import stat as stat_bits
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -171,10 +171,12 @@ class _Scan:
         """Walk all streams, then what was taken out of their files. Raises DeferredError if a folder cannot be
         listed."""
         listed: set[str] = set()
+        settings, conversion = self.settings, self.settings.conversion
+        opening = OpeningLimits(conversion.max_seconds, conversion.max_memory_mb)
         if copies is not None:
             # Files that look unchanged are opened again where what they hold is not there, or by other rules.
             chosen = {name: (stream.suffixes, stream.pattern) for name, stream in sorted(self.streams.items())}
-            limits = (self.settings.unpacking.model_dump(), self.settings.conversion.limits, self.settings.max_bytes)
+            limits = (settings.unpacking.model_dump(), asdict(opening), settings.max_bytes)
             verify = not copies.made_by(digest_of([chosen, limits])) or verify
         for stream in self.streams.values():
             rules = int(digest_of([stream.suffixes, stream.pattern])[:15], 16)
@@ -187,8 +189,7 @@ class _Scan:
                 with Copies(self.root) as brought:
                     walk.refuse(brought.problems(stream.name))
         if copies is not None:
-            settings, conversion = self.settings, self.settings.conversion
-            with Opener(OpeningLimits(conversion.max_seconds, conversion.max_memory_mb)) as opener:
+            with Opener(opening) as opener:
                 unpack(copies, self.containers, settings.unpacking, settings.max_bytes, opener, root=self.root)
             for stream in self.streams.values():
                 self._unpacked(stream, copies, cache, verify, listed)

@@ -36,9 +36,9 @@ def changed_contents(path: Path) -> Mapping[str, str]:
 
 def note_upgrade(path: Path, ledger: Mapping[DocumentKey, LedgerEntry], reader: DocumentReader, limits: str) -> None:
     """Keep at `path` which contents of the ledger the reader's converter reads otherwise than the one before; of a home
-    without one before, none. One whose earlier text is not kept any more counts as changed. Where
-    nothing can be converted now, nothing is noted, and the next night compares. With other `limits` than before, what
-    one of them refused counts as changed, too."""
+    without one before, none. One whose earlier text is not kept any more counts as changed; with
+    other `limits` than before, so does what one of them refused. Where nothing can be converted now, nothing is noted,
+    and the next night compares."""
     known, converter = _read(path), reader.converter
     if known is not None and (known.converter, known.limits) == (converter, limits):
         return
