@@ -95,7 +95,7 @@ def datagraph_assets(
         for stream in sorted(chosen):
             yield dg.MaterializeResult(
                 asset_key=f"{stream}_entities",
-                metadata=metadata.of_extraction(total, stream, night.listing(), night.folder),
+                metadata=metadata.of_extraction(total, stream, night.folder),
             )
 
     @dg.asset(

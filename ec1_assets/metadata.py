@@ -66,11 +66,10 @@ def of_listing(listing: Listing, unread: str, applied: GraphRecord) -> Metadata:
     }
 
 
-def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder: Path) -> Metadata:
+def of_extraction(total: ExtractionRecord, stream: str, folder: Path) -> Metadata:
     """All runs of the night together: a run that found nothing new to read does not show zeros."""
     counts = total.streams.get(stream, StreamCounts())
     by_class = total.entities_by_stream.get(stream, {})
-    paths = {version.content_sha256[:12]: version.key.path for version in reversed(listing.changed)}
     return {
         **counts.model_dump(),
         **({"stopped": total.stopped} if total.stopped else {}),
@@ -84,7 +83,7 @@ def of_extraction(total: ExtractionRecord, stream: str, listing: Listing, folder
         "not_trusted": _counts(total.dropped),
         "put_off": _table(
             [
-                {**each, "path": paths.get(each["content"], each["content"])}
+                {**each, "path": each.get("path") or each["content"]}
                 for each in total.problems
                 if each["stream"] == stream
             ]

@@ -1,6 +1,5 @@
 """Plain numbers of an asset are plotted over the nights: one for each thing that is followed, and none of nothing."""
 
-import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +9,6 @@ from test_budgets import trained
 from ec1.adapters.gate import judge
 from ec1.adapters.scores import ExampleScores, Scores
 from ec1.deployment import Deployment
-from ec1.documents.listing import Listing
 from ec1.extraction.reading.extractor import Extractor
 from ec1.extraction.reading.loop import extract
 from ec1.extraction.reading.outbox import Outbox
@@ -87,17 +85,16 @@ def test_a_night_that_reads_nothing_has_no_speed_and_a_later_run_does_not_change
         extractor = Extractor(embedded.extraction, "some/model", "main", tmp_path)
         return extract(extractor, [], None, Outbox(home.outbox), deadline=None, progress=lambda state: None)
 
-    listing = Listing(NIGHT, dt.datetime(2026, 6, 6, tzinfo=dt.UTC), (), (), (), {})
     records = Records(home.night(NIGHT))
     records.write("run-1", nothing_read())
     speeds = {"documents_per_second", "tokens_per_second"}
-    assert not speeds & plotted(metadata.of_extraction(records.read(ExtractionRecord), "meeting", listing, tmp_path))
+    assert not speeds & plotted(metadata.of_extraction(records.read(ExtractionRecord), "meeting", tmp_path))
     read = ExtractionRecord(streams={"meeting": StreamCounts(complete=5)}, prompt_tokens=900, seconds=10)
     records.write("run-2", read)
     records.write("run-3", nothing_read())
     total = records.total(ExtractionRecord)
     assert total is not None
-    shown = metadata.of_extraction(total, "meeting", listing, tmp_path)
+    shown = metadata.of_extraction(total, "meeting", tmp_path)
     assert (shown["documents_per_second"], shown["tokens_per_second"]) == (0.5, 90.0)
 
 
