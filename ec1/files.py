@@ -1,6 +1,8 @@
 """Files that are never seen half-written, and names from outside that never become paths unchecked."""
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +16,8 @@ from typing import Any
 from ec1.errors import InputError
 
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EMLINK}
+"""How a file system without hard links refuses one: shares of other systems, buckets that are mounted, exFAT."""
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -61,10 +65,14 @@ def sha256_file(path: Path) -> str:
 
 
 def fsync_dir(path: Path) -> None:
-    """Make a rename inside `path` survive a power cut."""
+    """Make a rename inside `path` survive a power cut, on a file system that can."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # How shared folders of virtual machines, and others, say that they flush no folders.
+        if error.errno not in {errno.EINVAL, errno.EBADF, errno.ENOTSUP}:
+            raise
     finally:
         os.close(descriptor)
 
@@ -90,12 +98,32 @@ def atomic_file(
         if keep_equal and path.is_file() and sha256_file(path) == sha256_file(temporary):
             return
         if exclusive:
-            os.link(temporary, path)
+            _appear(temporary, path)
         else:
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
     fsync_dir(path.parent)
+
+
+def _appear(temporary: Path, path: Path) -> None:
+    """Give a file its name. Raises FileExistsError if the name is taken."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # All who name a file here come this way: one after the other, none overwrites another's.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+            temporary.replace(path)
+        finally:
+            os.close(folder)
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:

@@ -94,6 +94,14 @@ def refusal_of(folder: Path) -> OSError | None:
     return None
 
 
+def is_shown_to_others(folder: Path) -> bool:
+    """Whether others may read what this process makes for itself alone there: a file system without permissions, as
+    shares often are, gives each file the rights that it was mounted with. Leaves nothing."""
+    with tempfile.TemporaryFile(dir=_existing(folder)) as stream:
+        seen = os.fstat(stream.fileno())
+    return bool(seen.st_mode & 0o077) and seen.st_uid == os.getuid()
+
+
 def disks_of(folders: Iterable[Path]) -> list[Path]:
     """One folder of each file system that the folders are on, of those that exist."""
     found: dict[int, Path] = {}

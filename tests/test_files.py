@@ -1,7 +1,12 @@
 """No file is ever seen half-written, and no name from outside becomes a path unchecked."""
 
+import errno
 import multiprocessing
 import os
+import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,6 +87,52 @@ def test_a_file_appears_whole_or_not_at_all_and_follows_the_umask(tmp_path: Path
     with pytest.raises(FileExistsError), atomic_file(path, exclusive=True) as temporary:
         temporary.write_text("second")
     assert path.read_text() == "first" and [each.name for each in path.parent.iterdir()] == ["file"]
+
+
+def test_without_hard_links_a_name_is_given_once_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a share of another system, or a bucket that is mounted."""
+
+    def no_links(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(target))
+
+    monkeypatch.setattr(os, "link", no_links)
+    path = tmp_path / "key"
+
+    def name(text: str) -> bool:
+        try:
+            with atomic_file(path, exclusive=True) as temporary:
+                temporary.write_text(text)
+                first.wait()
+        except FileExistsError:
+            return False
+        return True
+
+    first = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        named = dict(zip("abcdefgh", pool.map(name, "abcdefgh"), strict=True))
+    assert sum(named.values()) == 1 and named[path.read_text()]
+    assert [each.name for each in tmp_path.iterdir()] == ["key"]
+
+
+def test_a_file_system_that_flushes_no_folders_is_used_and_one_that_fails_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush = os.fsync
+
+    def refuse(number: int) -> Callable[[int], None]:
+        def fsync(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(number, os.strerror(number))
+            flush(descriptor)
+
+        return fsync
+
+    monkeypatch.setattr(os, "fsync", refuse(errno.EINVAL))
+    write_atomic(tmp_path / "value", "kept")
+    assert (tmp_path / "value").read_text() == "kept"
+    monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        write_atomic(tmp_path / "value", "not flushed")
 
 
 def test_a_staged_directory_appears_whole_or_not_at_all(tmp_path: Path) -> None:
