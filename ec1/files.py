@@ -126,6 +126,17 @@ def _appear(temporary: Path, path: Path) -> None:
             os.close(folder)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Have a file, which nobody changes, under a second name. Raises OSError."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links, or another one: the copy costs time and room, nothing else.
+        shutil.copyfile(source, target)
+
+
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Write a whole file in one step, see `atomic_file`."""
     with atomic_file(path) as temporary:

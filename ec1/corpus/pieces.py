@@ -10,7 +10,6 @@ counts who still needs it: a piece is gone when the last snapshot that names it 
 import hashlib
 import io
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ec1.files import link_or_copy
 from ec1.seals import Files
 
 PIECE_BYTES = 2**20
@@ -105,11 +105,7 @@ def is_small(size: int) -> bool:
 def share(source: Path, target: Path, pieces: Iterable[str]) -> None:
     """Have the pieces of one folder in another one too."""
     for name in files_of(pieces):
-        try:
-            os.link(source / name, target / name)
-        except OSError:
-            # A file system without hard links: the copy costs time and room, nothing else.
-            shutil.copyfile(source / name, target / name)
+        link_or_copy(source / name, target / name)
 
 
 class PieceWriter:

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, field_validator
 
 from ec1.errors import InputError, ServiceError
-from ec1.files import atomic_file, inside, sha256_file
+from ec1.files import atomic_file, inside, link_or_copy, sha256_file
 from ec1.settings import Settings
 from ec1.storage.store import NotFound, ObjectStore, checked_key
 
@@ -101,8 +101,8 @@ def send(store: ObjectStore, path: Path, tree: Tree, prefix: str = PREFIX) -> in
 def receive(store: ObjectStore, tree: Tree, path: Path, cache: Path) -> None:
     """Make `path` hold the tree, by way of `cache`, where each file is checked and stays for the next time.
 
-    Files are hard links to the cache and read-only; others that lie in `path` are removed. Raises ServiceError for a
-    file that is gone from the store or damaged there.
+    Files are hard links to the cache and read-only, or copies; others that lie in `path` are removed. Raises
+    ServiceError for a file that is gone from the store or damaged there.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(lambda blob: _cached(store, blob, cache), tree.files.values()))
@@ -111,7 +111,7 @@ def receive(store: ObjectStore, tree: Tree, path: Path, cache: Path) -> None:
     for name, blob in tree.files.items():
         target = inside(path, name) if name else path
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(cache / blob.sha256, target)
+        link_or_copy(cache / blob.sha256, target)
     if "" not in tree.files:
         path.mkdir(parents=True, exist_ok=True)
 
