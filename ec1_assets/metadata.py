@@ -48,6 +48,7 @@ def of_listing(listing: Listing, unread: str, applied: GraphRecord) -> Metadata:
         {"stream": each.key.stream, "path": each.key.path, "id": "", "bytes": 0, "rejected": each.reason}
         for each in listing.rejected
     ]
+    unreadable = [f"{each.key.path}: {each.reason}" for each in listing.postponed]
     rows += [
         {"stream": each.key.stream, "path": each.key.path, "id": each.document_id, "bytes": each.size, "rejected": ""}
         for each in listing.changed
@@ -59,6 +60,7 @@ def of_listing(listing: Listing, unread: str, applied: GraphRecord) -> Metadata:
         "vanished": len(listing.vanished),
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
+        **({"unreadable_now": unreadable[:MAX_ROWS]} if unreadable else {}),
         **({"streams_put_off": dict(listing.put_off)} if listing.put_off else {}),
         **({"not_read_by_any_stream": unread} if unread else {}),
         "as_of": dg.MetadataValue.timestamp(listing.as_of.timestamp()),

@@ -190,15 +190,24 @@ class _Scan:
                     walk.refuse(brought.problems(stream.name))
         if copies is not None:
             with Opener(opening) as opener:
-                unpack(copies, self.containers, settings.unpacking, settings.max_bytes, opener, root=self.root)
+                unread = unpack(copies, self.containers, settings.unpacking, settings.max_bytes, opener, root=self.root)
             for stream in self.streams.values():
                 self._unpacked(stream, copies, cache, verify, listed)
+            for container, reason in unread:
+                self._leave(container.stream, container.path, reason)
         cache.keep_only(listed)
 
     def _unpacked(self, stream: Stream, copies: Copies, cache: ScanCache, verify: bool, listed: set[str]) -> None:
         walk = _Walk(self, stream, cache, verify, self._known[stream.name], copies.root.resolve())
         walk.run([folder for folder, (_, name) in copies.folders().items() if name == stream.name], listed)
         walk.refuse(copies.problems(stream.name))
+
+    def _leave(self, stream: Stream, container: str, reason: str) -> None:
+        """Say nothing tonight of what a container held."""
+        self.postponed.append(Postponed(DocumentKey(stream.name, container), reason))
+        rows = self._known[stream.name]
+        for path in [path for path in rows if path.startswith(f"{container}/")]:
+            del rows[path]
 
     def vanished(self) -> list[DocumentKey]:
         """The live documents that a complete listing did not show. Raises PermanentError if they are too many."""

@@ -11,7 +11,7 @@ from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.parse import Document
 from ec1.documents.sources.opened import Opener, OpeningLimits
-from ec1.errors import InputError, RejectedError
+from ec1.errors import DeferredError, InputError, RejectedError
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
 from ec1.models import tokenizer_folder
@@ -97,7 +97,7 @@ def _held_files(deployment: Deployment, path: Path) -> Iterator[str]:
     documents = deployment.documents
     limits = OpeningLimits(documents.conversion.max_seconds, documents.conversion.max_memory_mb)
     most = documents.unpacking
-    with Opener(limits) as opener, contextlib.suppress(RejectedError):
+    with Opener(limits) as opener, contextlib.suppress(RejectedError, DeferredError):
         for item in opener.container(
             path, 0, max_files=most.max_files, max_bytes=most.max_mb * 2**20, most=documents.max_bytes
         ):

@@ -1,6 +1,8 @@
 """Archives and mails are opened in a process with limits: what breaks it is refused, and the next file is read."""
 
+import errno
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +10,10 @@ import psutil
 import pytest
 import written
 
-from ec1.documents.sources.opened import Opener, OpeningLimits
+from ec1.documents.sources.containers import Container
+from ec1.documents.sources.opened import Opener, OpeningLimits, TooSlowError
 from ec1.documents.sources.source import Item
-from ec1.errors import RejectedError
+from ec1.errors import DeferredError, RejectedError
 
 LIMITS = {"max_files": 100, "max_bytes": 2**30, "most": 2**20}
 
@@ -36,7 +39,7 @@ def test_what_a_file_holds_comes_through_the_process(opener: Opener, tmp_path: P
         assert (item.name, item.modified_ns, item.size) == ("a.txt", 7, len(content)) and item.read() == content
     # Opening the next one closed the one before.
     held_by(opener, archive(tmp_path))
-    with pytest.raises(RejectedError):
+    with pytest.raises(DeferredError):
         item.read()
 
 
@@ -50,10 +53,10 @@ def test_one_that_takes_too_much_memory_is_refused_and_the_next_is_read(opener: 
     assert [item.read() for item in held_by(opener, archive(tmp_path, a=b"first"))] == [b"first"]
 
 
-def test_one_that_takes_too_long_is_refused_and_the_next_is_read(tmp_path: Path) -> None:
+def test_one_that_takes_too_long_is_given_up_and_the_next_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "endless.eml")
     with Opener(OpeningLimits(seconds=1, megabytes=512)) as opener:
-        with pytest.raises(RejectedError, match=r"not opened within 1 s \(documents\.conversion\.max_seconds\)"):
+        with pytest.raises(TooSlowError, match=r"not opened within 1 s \(documents\.conversion\.max_seconds\)"):
             held_by(opener, tmp_path / "endless.eml")
         assert opener._process is None
     with Opener(OpeningLimits(seconds=60, megabytes=512)) as opener:
@@ -66,9 +69,31 @@ def test_a_process_that_ends_costs_its_file_alone(opener: Opener, tmp_path: Path
     opener._process.kill()
     opener._process.wait()
     for item in items:
-        with pytest.raises(RejectedError):
+        with pytest.raises(DeferredError):
             item.read()
     assert len(held_by(opener, archive(tmp_path, a=b"first"))) == 1
+
+
+def test_what_the_disk_does_not_give_is_no_verdict_on_the_file(
+    opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.eml", "b.jsonl"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(DeferredError, match="unreadable now: Is a directory"):
+            held_by(opener, tmp_path / name)
+    path = archive(tmp_path, a=b"first")
+
+    def lost(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Container(path, 7, **LIMITS) as held:
+        (item,) = held.items()
+        monkeypatch.setattr(zipfile.ZipFile, "read", lost)
+        with pytest.raises(OSError, match="Input/output"):
+            item.read()
+    monkeypatch.setattr(zipfile, "ZipFile", lost)
+    with Container(path, 7, **LIMITS) as held, pytest.raises(OSError, match="Input/output"):
+        list(held.items())
 
 
 def test_it_knows_nothing_of_the_night(opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.sources.copies import Copies
+from ec1.documents.sources.opened import Opener, TooSlowError
 from ec1.documents.sources.source import Item, place, places
 from ec1.errors import DeferredError, RejectedError
 from ec1.extraction.reading.outbox import Outbox
@@ -531,6 +532,57 @@ def test_an_archive_that_took_too_long_is_opened_again_once_it_may_take_longer(t
     patient = Night(tmp_path, streams)
     patient.ledger = hurried.ledger
     assert patient.paths() == ["a.zip/a.txt"]
+
+
+def put(night: Night, name: str, data: bytes, second: int) -> None:
+    """A container of the share, as old as that."""
+    (night.root / name).write_bytes(data)
+    os.utime(night.root / name, (10**9 + second, 10**9 + second))
+
+
+@pytest.mark.parametrize("asked", ["open", "read"])
+def test_a_process_that_is_killed_takes_no_document_away_and_is_told(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without memory kills what is large: the archive's documents left the graph, for as long as it stayed
+    the same."""
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=1)
+    inner = written.zipped({"c.txt": TEXT + b" C"})
+    put(night, "a.zip", written.zipped({"a.txt": TEXT, "b.txt": TEXT + b" B", "in.zip": inner}), 0)
+    known = night.paths()
+    assert len(known) == 3 and nothing_new(night.run())
+    put(night, "a.zip", written.zipped({"a.txt": TEXT + b" A", "d.txt": TEXT + b" D", "in.zip": inner}), 1)
+    send = Opener._send
+
+    def killed(self: Opener, request: dict[str, object]) -> None:
+        send(self, request)
+        if asked in request:
+            assert self._process is not None
+            self._process.kill()
+
+    monkeypatch.setattr(Opener, "_send", killed)
+    found = night.run()
+    assert not found.vanished and not found.rejected
+    ((key, reason),) = [(each.key.path, each.reason) for each in found.postponed]
+    assert key == "a.zip" and "killed" in reason
+    monkeypatch.setattr(Opener, "_send", send)
+    found = night.run()
+    assert {each.key.path for each in found.changed} == {"a.zip/a.txt", "a.zip/d.txt"}
+    assert [key.path for key in found.vanished] == ["a.zip/b.txt"] and not found.postponed
+    assert nothing_new(night.run())
+
+
+def test_a_slow_night_takes_no_document_away(tmp_path: Path) -> None:
+    streams: dict[str, object] = {"all": {"folder": "."}}
+    night = Night(tmp_path, streams, max_vanished_share=1)
+    put(night, "a.zip", written.zipped({"a.txt": TEXT}), 0)
+    assert night.paths() == ["a.zip/a.txt"]
+    put(night, "a.zip", written.zipped({"a.txt": TEXT, "b.txt": TEXT + b" B"}), 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Opener, "_bytes", lambda self: (_ for _ in ()).throw(TooSlowError("not opened within 60 s")))
+        found = night.run()
+    assert not (found.vanished or found.rejected) and [each.key.path for each in found.postponed] == ["a.zip"]
+    assert night.paths() == ["a.zip/b.txt"]
 
 
 def test_what_a_stream_no_longer_takes_is_retracted(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A night's listing and outbox become the graph: in batches, again without effect, and whole after a restored copy."""
 
 import datetime as dt
+import errno
 import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from graph_samples import FINGERPRINT, result
 
+from ec1.documents import steady
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
 from ec1.documents.listing import Listing
 from ec1.documents.scan import scan_documents
@@ -136,6 +138,28 @@ def test_a_rejected_file_is_in_the_ledger_with_its_reason(home: Phase1) -> None:
     with home.open() as store:
         entry = next(entry for key, entry in store.ledger().items() if key.path.endswith("picture.md"))
     assert entry.status is Status.REJECTED and entry.reason
+
+
+def test_a_file_that_the_disk_does_not_give_is_deferred_and_named(
+    home: Phase1, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("a.md", "Anna Berg")
+    home.write("b.md", "Ben Cole")
+    given = steady._hash_file
+
+    def lost(path: Path, max_bytes: int) -> object:
+        if path.name == "b.md":
+            raise OSError(errno.EIO, "Input/output error")
+        return given(path, max_bytes)
+
+    monkeypatch.setattr(steady, "_hash_file", lost)
+    done = home.night()
+    ((path, reason),) = done.unread
+    assert (done.applied, done.deferred, done.partial) == (1, 1, True)
+    assert path.endswith("b.md") and "Input/output error" in reason
+    monkeypatch.undo()
+    done = home.night()
+    assert (done.applied, done.deferred, done.unread) == (1, 0, [])
 
 
 def test_what_a_restored_graph_lacks_is_applied_in_the_same_night(home: Phase1) -> None:

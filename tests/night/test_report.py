@@ -110,6 +110,17 @@ def test_what_was_rejected_is_named_with_its_reason_and_is_not_called_deferred(h
     assert [(each.what, each.reason) for each in report.deferred] == [("c.pdf", "too slow")]
 
 
+def test_a_file_that_the_disk_did_not_give_is_named_and_waits(home: Home) -> None:
+    """It was in no figure and no table: a night without it looked like any other."""
+    records = a_night(home)
+    records.write("run-1", GraphRecord(applied=25, deferred=1, unread=[("a.md", "unreadable now: Input/output error")]))
+    records.write("run-1", run_of())
+    report = night_report(home, NIGHT)
+    assert "1 deferred to a later night (unreadable now: Input/output error)" in shown(report)
+    assert report.status == "partial"
+    assert [(each.what, each.reason) for each in report.deferred] == [("a.md", "unreadable now: Input/output error")]
+
+
 def test_a_stream_whose_source_was_not_reached_makes_the_night_partial_and_is_named(home: Home) -> None:
     records = a_night(home)
     records.write("run-1", GraphRecord(applied=26, put_off={"contracts": "s3://acme/ cannot be reached: no route"}))

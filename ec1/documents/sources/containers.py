@@ -10,6 +10,7 @@ import contextlib
 import email
 import email.message
 import email.policy
+import errno
 import hashlib
 import json
 import mailbox
@@ -53,8 +54,8 @@ _NAMES = {
 class Container(contextlib.ExitStack):
     """One such file, opened; a `Source`. What it holds is dated as the file is.
 
-    `items` raises RejectedError if the file as a whole cannot be read, or holds more than `max_files` or `max_bytes`.
-    One item may have `most` bytes.
+    `items` raises RejectedError if the file as a whole is none of its kind, or holds more than `max_files` or
+    `max_bytes`; OSError if the disk does not give it. One item may have `most` bytes.
     """
 
     def __init__(self, path: Path, modified_ns: int, *, max_files: int, max_bytes: int, most: int) -> None:
@@ -89,6 +90,7 @@ class Container(contextlib.ExitStack):
                 raise RejectedError(f"more than {self._max_files:,} files (documents.unpacking.max_files)")
             archive = self.enter_context(zipfile.ZipFile(self._path))
         except _BROKEN_ZIP as error:
+            _raise_if_the_disks(error)
             raise RejectedError(f"not a ZIP archive that can be read: {_line(error)}") from None
         for info in archive.infolist():
             if not info.is_dir() and not stat.S_ISLNK(info.external_attr >> 16):
@@ -110,6 +112,7 @@ class Container(contextlib.ExitStack):
                 digest = hashlib.sha256(data).hexdigest()
                 yield Item(f"{digest[:16]}.eml", digest, self._modified_ns, partial(read, key), len(data))
         except _BROKEN_MAIL as error:
+            _raise_if_the_disks(error)
             raise RejectedError(f"not a mailbox that can be read: {_line(error)}") from None
 
     def _records(self) -> Iterator[Item]:
@@ -147,7 +150,8 @@ class Container(contextlib.ExitStack):
                 if (payload := _attachment(part)) is not None:
                     name = _name(part) or f"part-{number}.eml"
                     yield self._attachment_of(name, payload)
-        except _BROKEN_MAIL:
+        except _BROKEN_MAIL as error:
+            _raise_if_the_disks(error)
             return
 
     def _outlook(self) -> Iterator[Item]:
@@ -159,7 +163,8 @@ class Container(contextlib.ExitStack):
                     payload = mail.openstream([folder, _BYTES]).read()
                     name = _outlook_name(mail, folder) or f"part-{folder.removeprefix(_ATTACHMENT)}"
                     yield self._attachment_of(name, payload)
-        except _BROKEN_MAIL:
+        except _BROKEN_MAIL as error:
+            _raise_if_the_disks(error)
             return
 
     def _attachment_of(self, name: str, payload: bytes) -> Item:
@@ -179,6 +184,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     try:
         return archive.read(info)
     except _BROKEN_ZIP as error:
+        _raise_if_the_disks(error)
         raise RejectedError(f"cannot be unpacked: {_line(error)}") from None
 
 
@@ -230,6 +236,13 @@ def _outlook_name(mail: Any, folder: str) -> str:
 
 def _last_part(name: str) -> str:
     return name.replace("\\", "/").rpartition("/")[2]
+
+
+def _raise_if_the_disks(error: Exception) -> None:
+    """Raise an error of the disk or of a share, which says nothing of the file: another night it may be there."""
+    # The others are a library's own, and EINVAL is that of a place which a broken file names.
+    if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
+        raise error
 
 
 def _line(error: Exception) -> str:

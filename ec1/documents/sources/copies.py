@@ -131,6 +131,10 @@ class Copies:
         self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", (folder, signature, stream))
         return Brought(read, len(gone))
 
+    def open_again(self, folder: str, stream: str) -> None:
+        """Have the next scan open a container again; its copies stay."""
+        self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, '', ?)", (folder, stream))
+
     def remove(self, folder: str) -> None:
         """Remove all copies of a folder and of those in it."""
         shutil.rmtree(self.root / folder, ignore_errors=True)

@@ -8,6 +8,7 @@ next file.
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import weakref
@@ -27,6 +28,10 @@ _ITEM_BYTES = 1024
 
 
 _SLACK_DAYS = 10**6
+
+
+class TooSlowError(DeferredError):
+    """The process gave no answer in time."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,9 @@ class Opener:
             self._process = None
 
     def container(self, path: Path, modified_ns: int, *, max_files: int, max_bytes: int, most: int) -> Iterator[Item]:
-        """What an archive, a mailbox or a mail holds; see `Container`."""
+        """What an archive, a mailbox or a mail holds; see `Container`. Raises DeferredError, here and where an item is
+        read, for what says nothing of the file: the disk does not give it, or the process was killed or is too slow.
+        """
         wanted = {"modified_ns": modified_ns, "max_files": max_files, "max_bytes": max_bytes, "most": most}
         return self._items({"kind": "container", "path": os.fspath(path), **wanted}, max_files)
 
@@ -85,9 +92,13 @@ class Opener:
 
     def _read(self, opened: int, number: int) -> bytes:
         if opened != self._opened or self._process is None or self._process.poll() is not None:
-            raise RejectedError("the process that opened what it lies in ended before it was read")
+            raise DeferredError("the process that opened what it lies in ended before it was read")
         self._send({"read": number})
-        return self._take(self._answer()["bytes"])
+        try:
+            return self._take(self._answer()["bytes"])
+        except TooSlowError as error:
+            # The file could be opened: it is this one, and those after it are to be reached on another night.
+            raise RejectedError(str(error)) from None
 
     def _send(self, request: dict[str, Any]) -> None:
         process = self._process if self._process is not None and self._process.poll() is None else self._start()
@@ -100,7 +111,7 @@ class Opener:
             return
 
     def _answer(self) -> dict[str, Any]:
-        """One answer. Raises what it says; RejectedError where there is none."""
+        """One answer. Raises what it says; DeferredError or RejectedError where there is none."""
         while (end := self._left.find(b"\n")) < 0:
             if len(self._left) > _LINE:
                 self.close()
@@ -132,9 +143,12 @@ class Opener:
         ready.register(descriptor, select.POLLIN)
         if not ready.poll(self._limits.seconds * 1000):
             self.close()
-            raise RejectedError(f"not opened within {self._limits.seconds:g} s (documents.conversion.max_seconds)")
+            raise TooSlowError(f"not opened within {self._limits.seconds:g} s (documents.conversion.max_seconds)")
         if not (data := os.read(descriptor, 2**20)):
+            killed = self._process.wait() == -signal.SIGKILL
             self.close()
+            if killed:
+                raise DeferredError("the process that opens it was killed, as by a machine that has no memory left")
             raise RejectedError(
                 f"the process that opens it ended; it may use {self._limits.megabytes:,} MB "
                 "(documents.conversion.max_memory_mb)"

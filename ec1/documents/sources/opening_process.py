@@ -52,6 +52,8 @@ def main() -> None:
                 say({"deferred": str(error)})
             except FileNotFoundError:
                 say({"gone": True})
+            except OSError as error:
+                say({"deferred": f"unreadable now: {error.strerror}"})
             except MemoryError:
                 say({"rejected": "it takes more memory than documents.conversion.max_memory_mb"})
             answers.flush()

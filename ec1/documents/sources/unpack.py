@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ec1.documents.sources.copies import Copies
-from ec1.documents.sources.opened import Opener
+from ec1.documents.sources.opened import Opener, TooSlowError
 from ec1.documents.sources.settings import UnpackingSettings
-from ec1.errors import RejectedError
+from ec1.errors import DeferredError, RejectedError
 from ec1.streams import CONTAINERS, WITH_ATTACHMENTS, Stream
 
 _DEEPEST = 3
@@ -40,14 +40,18 @@ def holds_others(name: str) -> bool:
 
 def unpack(
     copies: Copies, seen: Iterable[Seen], limits: UnpackingSettings, max_bytes: int, opener: Opener, *, root: Path
-) -> None:
+) -> list[tuple[Seen, str]]:
     """Bring the copies up to date with the containers that a scan of `root` met; those of containers that are gone are
-    removed. What cannot be read leaves a problem in `copies`."""
+    removed. What cannot be read leaves a problem in `copies`.
+
+    Returns the containers that could not be read now, and why: which documents they hold is unknown tonight.
+    """
     for folder in copies.folders():
         inner = folder.endswith(_INSIDE)
         if not (copies.root / folder.removesuffix(_INSIDE) if inner else root / folder).is_file():
             copies.remove(folder)
     known = copies.folders()
+    unread = []
     for each in seen:
         found = each.stat
         signature = f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
@@ -55,9 +59,14 @@ def unpack(
             continue
         # Written so shortly ago that it may be written again with the same time: it is looked at again.
         racy = found.st_mtime_ns > time.time_ns() - _RACY_NS
-        _Unpacking(copies, each.stream, limits, max_bytes, opener, found.st_mtime_ns, each.path).run(
-            each.path, each.file, "" if racy else signature, 1
-        )
+        before = bool(copies.files(each.path))
+        unpacking = _Unpacking(copies, each.stream, limits, max_bytes, opener, found.st_mtime_ns, each.path, before)
+        try:
+            unpacking.run(each.path, each.file, "" if racy else signature, 1)
+        except DeferredError as error:
+            copies.open_again(each.path, each.stream.name)
+            unread.append((each, str(error)))
+    return unread
 
 
 @dataclass
@@ -71,9 +80,10 @@ class _Unpacking:
     opener: Opener
     modified_ns: int
     outermost: str
+    opened_before: bool
 
     def run(self, folder: str, file: Path, signature: str, depth: int) -> str:
-        """Returns why nothing was taken out, or ""."""
+        """Returns why nothing was taken out, or "". Raises DeferredError if it cannot be read now."""
         files, size = self._held() if depth > 1 else (0, 0)
         try:
             self.copies.bring(
@@ -90,7 +100,10 @@ class _Unpacking:
                 max_bytes=self.max_bytes,
                 signature=signature,
             )
-        except RejectedError as error:
+        except (RejectedError, TooSlowError) as error:
+            # A hostile file is slow each night, and would take each night's time; one that was read once is none.
+            if isinstance(error, TooSlowError) and self.opened_before:
+                raise
             self.copies.remove(folder)
             if depth == 1:
                 self.copies.refuse(folder, "", str(error), version=signature, stream=self.stream.name)

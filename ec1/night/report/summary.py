@@ -313,9 +313,10 @@ def night_report(
         report.streams_put_off = applied.put_off
         report.deferred = [NotRead(what=f"stream {name}", reason=why) for name, why in applied.put_off.items()]
         report.rejected = [NotRead(what=path, reason=why) for path, why in applied.refused]
-    if report.documents_deferred:
-        report.deferred_because = _why(records.find(ExtractionRecord, run))
-        report.deferred += _deferred(extracted)[:MAX_DEFERRED]
+    if applied is not None and report.documents_deferred:
+        unread = [NotRead(what=path, reason=why) for path, why in applied.unread]
+        report.deferred_because = _why(records.find(ExtractionRecord, run), unread)
+        report.deferred += [*unread, *_deferred(extracted)][:MAX_DEFERRED]
     if handover is not None:
         report.device, report.free_gib = handover.device, handover.free_gib
     held = sorted(_unseen(home, extracted), key=lambda row: row.get("held") == "names")
@@ -434,12 +435,10 @@ def _status(report: NightReport, this: RunRecord | None, *, complete: bool, skip
     return "partial" if report.partial else "done"
 
 
-def _why(extraction: ExtractionRecord | None) -> str | None:
-    if extraction is None:
-        return None
-    if extraction.stopped:
+def _why(extraction: ExtractionRecord | None, unread: list[NotRead]) -> str | None:
+    if extraction is not None and extraction.stopped:
         return extraction.stopped
-    reasons = Counter(each.reason for each in _deferred(extraction))
+    reasons = Counter(each.reason for each in [*unread, *_deferred(extraction)])
     return reasons.most_common(1)[0][0] if reasons else None
 
 

@@ -96,6 +96,8 @@ def apply_night(
     done.rejected = len(listing.rejected)
     done.refused = [(each.key.path, each.reason) for each in listing.rejected[:MAX_REFUSED]]
     done.put_off = dict(listing.put_off)
+    done.deferred = len(listing.postponed)
+    done.unread = [(each.key.path, each.reason) for each in listing.postponed[:MAX_REFUSED]]
     again = set(listing.refresh if rebuild else ())
 
     def results(versions: Iterable[DocumentVersion], counts: GraphRecord) -> Results:
