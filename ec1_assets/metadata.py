@@ -60,6 +60,7 @@ def of_listing(listing: Listing, unread: str, applied: GraphRecord) -> Metadata:
         "vanished": len(listing.vanished),
         "rejected": len(listing.rejected),
         "left_for_a_later_night": listing.later,
+        **({"removed_on_request": listing.kept_out} if listing.kept_out else {}),
         **({"unreadable_now": unreadable[:MAX_ROWS]} if unreadable else {}),
         **({"streams_put_off": dict(listing.put_off)} if listing.put_off else {}),
         **({"not_read_by_any_stream": unread} if unread else {}),
