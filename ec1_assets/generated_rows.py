@@ -48,32 +48,28 @@ def generation_assets(
     def generated_rows(
         context: dg.AssetExecutionContext, project: ProjectResource, inference: InferenceResource
     ) -> dg.MaterializeResult:
-        from ec1.night.steps.generation import generate_rows
+        from ec1.night.steps.generation import generation_of_night
 
         deployment, own = project.deployment(), project.home
-        try:
-            reports = generate_rows(
-                own.generated,
-                deployment.corpus_root(own),
-                deployment.inference.model,
-                context.partition_key,
-                lambda: inference.serve(context),
-                deadline_of=lambda: min(inference.deadline(), time.monotonic() + MOST_SECONDS),
-                progress=context.log.info,
-            )
-        except EC1Error as error:
-            # The handover, and all trainings behind it, must not fail for it.
-            context.log.warning(f"no rows were generated: {error}")
-            return dg.MaterializeResult(metadata={"rows": 0, "problem": str(error)})
-        for name, report in reports.items():
-            context.log.info(f"{name}: {report}")
+        done = generation_of_night(
+            own,
+            deployment.corpus_root(own),
+            deployment.inference.model,
+            context.partition_key,
+            context.run.run_id,
+            lambda: inference.serve(context),
+            deadline_of=lambda: min(inference.deadline(), time.monotonic() + MOST_SECONDS),
+            progress=context.log.info,
+        )
+        if done.problem is not None:
+            context.log.warning(f"no rows were generated: {done.problem}")
+        recipes = "\n".join(f"- {name}: {report}" for name, report in done.made.items())
         return dg.MaterializeResult(
             metadata={
-                "rows": sum(report.rows for report in reports.values()),
-                "unanswered": sum(report.unanswered for report in reports.values()),
-                "recipes": dg.MetadataValue.md(
-                    "\n".join(f"- {name}: {report}" for name, report in reports.items()) or "nothing was left to make"
-                ),
+                "rows": done.rows,
+                "unanswered": done.unanswered,
+                "recipes": dg.MetadataValue.md(recipes or "nothing was left to make"),
+                **({"problem": done.problem} if done.problem is not None else {}),
             }
         )
 

@@ -117,6 +117,19 @@ class MachineRecord(Record):
         return self.seconds / 3600 * self.usd_per_hour
 
 
+class GenerationRecord(Record):
+    """What recipes of generation made, in words by `role/recipe`. `problem` says why nothing could be made."""
+
+    step: ClassVar[str] = "generated_rows"
+    rows: int = 0
+    unanswered: int = 0
+    made: dict[str, str] = Field({})
+    problem: str | None = None
+
+    def plus(self, later: Self) -> Self:
+        return later.model_copy(update={"rows": self.rows + later.rows, "made": {**self.made, **later.made}})
+
+
 class HandoverRecord(Record):
     """Proof that phase 1 is over and the GPU free. `swept` counts processes of a crashed holder that were killed."""
 

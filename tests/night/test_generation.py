@@ -22,6 +22,8 @@ from ec1.errors import InputError
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
 from ec1.home import Home
+from ec1.night.records import GenerationRecord, Records
+from ec1.night.steps import generation
 from ec1.night.steps.generation import generate_rows
 from ec1_assets.definitions import build_defs
 from resources.environment import DeploymentChoice
@@ -85,6 +87,25 @@ def test_nights_make_what_was_accepted_once(home: Home) -> None:
         accept(read_recipe(home.generated, "sums", "calls"), "anna")
         (report,) = a_night(home, server, "2026-06-05", served).values()
         assert (report.rows, report.known, server.calls) == (2, 4, 3)
+
+
+def test_why_no_rows_were_made_stands_in_the_record_and_stops_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = save_recipe(home.generated, "calls", RECIPE)
+    note_sample(kept, "0" * 32, "m", "anna")
+    accept(read_recipe(home.generated, "sums", "calls"), "anna")
+    monkeypatch.setattr(generation, "why_no_python", lambda: "bubblewrap is not installed")
+
+    def never() -> Any:
+        raise AssertionError("no engine is started for what cannot be executed")
+
+    done = generation.generation_of_night(
+        home, home.corpus, "m", "2026-06-01", "run-1", never, deadline_of=time.monotonic, progress=lambda _: None
+    )
+    assert done.problem == "rows cannot be generated: bubblewrap is not installed"
+    kept_record = Records(home.night("2026-06-01")).total(GenerationRecord)
+    assert kept_record is not None and kept_record.problem == done.problem
 
 
 def test_the_asset_is_there_while_there_is_something_to_make(project: Path, tmp_path: Path) -> None:

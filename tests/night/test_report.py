@@ -15,7 +15,7 @@ from ec1.errors import InputError
 from ec1.extraction.reading.progress import ExtractionRecord
 from ec1.extraction.scoring import figures_of, score, shown_figure
 from ec1.home import Home
-from ec1.night.records import GraphRecord, Records, ScoreRecord
+from ec1.night.records import GenerationRecord, GraphRecord, Records, ScoreRecord
 from ec1.night.report.failure import Failure, write_failure
 from ec1.night.report.morning import PAGE, page_of, write_report
 from ec1.night.report.summary import NightReport, night_report, nights_since
@@ -119,6 +119,19 @@ def test_a_file_that_the_disk_did_not_give_is_named_and_waits(home: Home) -> Non
     assert "1 deferred to a later night (unreadable now: Input/output error)" in shown(report)
     assert report.status == "partial"
     assert [(each.what, each.reason) for each in report.deferred] == [("a.md", "unreadable now: Input/output error")]
+
+
+def test_generated_rows_are_told_and_why_there_are_none(home: Home) -> None:
+    """A night that could not make the rows that a person had asked for looked like any other."""
+    records = a_night(home)
+    records.write("run-1", GenerationRecord(rows=4, made={"sums/calls": "4 rows of 6 calls"}))
+    records.write("run-1", run_of())
+    report = night_report(home, NIGHT)
+    assert report.status == "done" and "sums/calls: 4 rows of 6 calls" in shown(report)
+    records.write("run-2", GenerationRecord(problem="rows cannot be generated: no bubblewrap"))
+    report = night_report(home, NIGHT)
+    assert report.status == "partial" and "rows cannot be generated: no bubblewrap" in shown(report)
+    assert report.generated is not None and report.generated.rows == 4
 
 
 def test_a_stream_whose_source_was_not_reached_makes_the_night_partial_and_is_named(home: Home) -> None:

@@ -25,6 +25,7 @@ from ec1.night.records import (
     CandidateRecord,
     DecisionRecord,
     EvaluationRecord,
+    GenerationRecord,
     GraphRecord,
     HandoverRecord,
     MachineRecord,
@@ -156,6 +157,8 @@ class NightReport(BaseModel):
     """Measured at the handover."""
     machine: MachineRecord | None = None
     """What was used of a machine that is booted for nights."""
+    generated: GenerationRecord | None = None
+    """None where no recipe of generation had to make rows."""
     recipes: list[RecipeReport] = []
     failure: Failure | None = None
     """Why this run failed."""
@@ -168,7 +171,8 @@ class NightReport(BaseModel):
     def partial(self) -> bool:
         """True if work was deferred to a later night, or a recipe could not be used."""
         waits = any(each.outcome in ("broken", "postponed") for each in self.recipes)
-        return bool(self.documents_deferred or self.streams_put_off) or waits
+        in_vain = self.generated is not None and self.generated.problem is not None
+        return bool(self.documents_deferred or self.streams_put_off) or waits or in_vain
 
     @property
     def gpu_seconds(self) -> float:
@@ -331,6 +335,7 @@ def night_report(
     ]
     report.scores = records.find(ScoreRecord)
     report.machine = records.find(MachineRecord)
+    report.generated = records.total(GenerationRecord)
     report.failure = find_failure(home, night, run)
     mine = records.find(ExtractionRecord, run)
     off = mine is not None and mine.skipped and bool(report.documents_deferred)

@@ -12,7 +12,7 @@ from pathlib import Path
 from ec1.adapters.scores import CANDIDATE
 from ec1.extraction.scoring import shown_figure
 from ec1.night.health.storage_health import summary_of
-from ec1.night.records import Part, RunRecord, ScoreRecord
+from ec1.night.records import GenerationRecord, Part, RunRecord, ScoreRecord
 from ec1.night.report.summary import NightReport
 from ec1.plural import counted
 
@@ -40,9 +40,16 @@ def summary(report: NightReport) -> list[tuple[str, str]]:
         ),
         *((("scores", _scores(report.scores)),) if report.scores is not None else ()),
         *((("storage", summary_of(report.storage)),) if report.storage else ()),
+        *((("generated rows", said),) if (said := _generated(report.generated)) else ()),
         *((each.recipe, f"{each.outcome}: {each.detail}") for each in report.recipes),
     ]
     return rows
+
+
+def _generated(done: GenerationRecord | None) -> str:
+    if done is None:
+        return ""
+    return done.problem or "; ".join(f"{name}: {report}" for name, report in done.made.items())
 
 
 def machine(report: NightReport) -> list[tuple[str, str]]:

@@ -22,11 +22,39 @@ from ec1.corpus.generated import (
     propose,
 )
 from ec1.corpus.generation_recipe import KeptRecipe, note_made, waiting_recipes
-from ec1.errors import InputError
+from ec1.errors import EC1Error, InputError
+from ec1.home import Home
+from ec1.night.records import GenerationRecord, Records
 from ec1.sandbox.batch import why_no_python
 
 if TYPE_CHECKING:
     from ec1.extraction.reading.client import ChatClient
+
+
+def generation_of_night(
+    home: Home,
+    corpus: Path,
+    model: str,
+    night: str,
+    run: str,
+    serve: "Callable[[], AbstractContextManager[ChatClient]]",
+    *,
+    deadline_of: Callable[[], float],
+    progress: Callable[[str], None],
+) -> GenerationRecord:
+    """`generate_rows` of a run, recorded. The handover, and all trainings behind it, must not fail for it: what was in
+    the way stands in the record, and in the night's report."""
+    try:
+        reports = generate_rows(home.generated, corpus, model, night, serve, deadline_of=deadline_of, progress=progress)
+        done = GenerationRecord(
+            rows=sum(report.rows for report in reports.values()),
+            unanswered=sum(report.unanswered for report in reports.values()),
+            made={name: str(report) for name, report in reports.items()},
+        )
+    except EC1Error as error:
+        done = GenerationRecord(problem=str(error))
+    Records(home.night(night)).write(run, done)
+    return done
 
 
 def generate_rows(
