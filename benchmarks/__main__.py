@@ -14,16 +14,15 @@ SHORT = {
     "apply_entities": ["--sizes", "10000,30000"],
     "beside_splink": ["--sets", "febrl1"],
     "convert_documents": ["--files", "2000", "--turns", "1"],
-    "critical_path": ["--small"],
-    "extract_documents": ["--modes", "both"],
+    "extract_documents": ["--modes", "both", "--documents", "6"],
     "extraction_quality": ["--modes", "decide", "--only", "2"],
     "format_quality": ["--only", "4"],
     "gate_rates": ["--seeds", "1"],
-    "injected_sentences": ["--only", "2", "--sets", "unseen"],
+    "injected_sentences": ["--only", "1", "--sets", "unseen"],
     "large_night": ["--trainings", "200"],
-    "languages": ["--modes", "both"],
+    "languages": ["--modes", "both", "--only", "japanese"],
     "night_cost": ["--sizes", "10000,30000", "--nights", "1"],
-    "own_classes": ["--only", "4"],
+    "own_classes": ["--only", "4", "--modes", "decide"],
     "precision": ["--rounds", "1"],
     "prefix_sharing": ["--rounds", "2"],
     "prepare_dataset": ["--sizes", "1000", "10000"],
@@ -35,10 +34,10 @@ SHORT = {
     "weights_in_32_bits": ["--steps", "10"],
 }
 
-# `make mutants` and `make bench-growth` run the first two; the next two need repositories and texts, then two a home of
-# `make learn`, the others two cores and nothing beside them.
+# `make mutants` and `make bench-growth` run the first two; the third tells of a night that has run (`--home`); the next
+# two need repositories and texts, then two a home of `make learn`, the others two cores and nothing beside them.
 LEFT_OUT = {
-    *("mutants", "growth", "commit_tuples", "ordinary_languages"),
+    *("mutants", "growth", "critical_path", "commit_tuples", "ordinary_languages"),
     *("expressions", "reward_model", "planned_training", "several_engines", "ray_engines"),
 }
 

@@ -81,6 +81,8 @@ def test_what_the_disk_does_not_give_is_no_verdict_on_the_file(
         (tmp_path / name).mkdir()
         with pytest.raises(DeferredError, match="unreadable now: Is a directory"):
             held_by(opener, tmp_path / name)
+    with pytest.raises(DeferredError, match="it went while it was opened"):
+        held_by(opener, tmp_path / "gone.zip")
     path = archive(tmp_path, a=b"first")
 
     def lost(*_: object) -> None:

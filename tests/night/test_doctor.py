@@ -116,9 +116,11 @@ def test_a_file_system_that_keeps_no_permissions_is_told_before_a_night(
         return descriptor
 
     monkeypatch.setattr(os, "open", as_mounted)
-    seen = found(doctor.examine(embedded, home), "home")
+    seen = found(doctor.examine(embedded, home), "keys")
     assert seen.level == "problem" and "mount it for its owner alone" in seen.detail
     assert why_not(embedded, home, dt.datetime.now(dt.UTC)) == seen.detail
+    reads_only = embedded.model_copy(update={"recipes": ()})
+    assert found(doctor.examine(reads_only, home), "keys").level == "note"
 
 
 def test_a_library_that_the_engine_lacks_stops_a_night_before_anything_is_started(

@@ -81,7 +81,7 @@ class Opener:
         self._opened += 1
         self._send({"open": wanted})
         room, number = max_files * _ITEM_BYTES + _LINE, 0
-        while "end" not in (answer := self._answer()):
+        while "end" not in (answer := self._listed()):
             name, version, modified_ns, size = answer["item"]
             room -= len(name)
             if room < 0:
@@ -89,6 +89,12 @@ class Opener:
                 raise RejectedError(f"names of more than {max_files * _ITEM_BYTES:,} characters")
             yield Item(name, version, modified_ns, partial(self._read, self._opened, number), size)
             number += 1
+
+    def _listed(self) -> dict[str, Any]:
+        try:
+            return self._answer()
+        except FileNotFoundError:
+            raise DeferredError("it went while it was opened") from None
 
     def _read(self, opened: int, number: int) -> bytes:
         if opened != self._opened or self._process is None or self._process.poll() is not None:

@@ -59,6 +59,7 @@ def findings(deployment: Deployment, home: Home, now: dt.datetime) -> Iterator[S
     if refused.level == "problem":
         # Whatever else is seen on such a disk follows from it.
         return
+    yield private(deployment, home)
     yield from databases(home)
     yield clock(home, now)
     yield readable(home)
@@ -89,18 +90,25 @@ def writable(home: Home) -> Symptom:
         return Symptom("home", "problem", f"EC1 may not write in {', '.join(closed)} of {home.root}: {who}")
     if blocked := [path.name for path in _expected_folders(home) if path.exists() and not path.is_dir()]:
         return Symptom("home", "problem", f"{home.root / blocked[0]}: {_IN_THE_WAY}")
-    if refused.is_shown_to_others(home.root):
-        return Symptom("home", "problem", f"{home.root}: {_NO_RIGHTS}")
     if existing == home.root and home.root.stat().st_mode & 0o077:
         return Symptom("home", "note", f"others may read {home.root}: chmod 700 {home.root}")
     return Symptom("home", "ok", f"{home.root} takes files")
 
 
-_NO_RIGHTS = (
-    "its file system keeps no permissions, so others could read the keys: mount it for its owner alone "
-    "(file_mode=0600, dir_mode=0700 or umask=077), or choose another home with EC1_HOME"
-)
 _IN_THE_WAY = "a file is in the way of a folder: move it, or choose another home with EC1_HOME"
+
+
+def private(deployment: Deployment, home: Home) -> Symptom:
+    """Whether the home can keep the key with which what a training makes is signed: it may be its owner's alone."""
+    if not refused.is_shown_to_others(home.root):
+        return Symptom("keys", "ok", "the home keeps a key for its owner alone")
+    mend = "mount it for its owner alone (file_mode=0600, dir_mode=0700 or umask=077)"
+    return Symptom(
+        "keys",
+        "problem" if deployment.recipes else "note",
+        f"the file system of {home.root} keeps no permissions, so that no version can be signed there: {mend}, or "
+        "choose another home with EC1_HOME",
+    )
 
 
 def _expected_folders(home: Home) -> list[Path]:
