@@ -47,7 +47,7 @@ class ExtractionPlan(BaseModel):
     reused: int
     rejected: int
     problems: list[str] = []
-    """Why documents are rejected: each reason with how many, and one of them by its path."""
+    """Why documents are rejected or cannot be read now: each reason with how many, and one of them by its path."""
     chunks: int
     prompt_tokens: int
     max_answer_tokens: int
@@ -181,15 +181,16 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
 def _problems(listing: Listing, asked: ExtractionEstimate) -> list[str]:
     """The most frequent reasons first."""
     paths = {version.content_sha256: version.key.path for version in listing.changed}
-    found = [(paths[content], reason) for content, reason in asked.rejected]
-    found += [(each.key.path, each.reason) for each in listing.rejected]
+    found = [(paths[content], f"rejected: {reason}") for content, reason in asked.rejected]
+    found += [(each.key.path, f"rejected: {each.reason}") for each in listing.rejected]
+    found += [(each.key.path, f"left for a later night: {each.reason}") for each in listing.postponed]
     first: dict[str, str] = {}
     for path, reason in found:
         first.setdefault(reason, path)
     counts = Counter(reason for _, reason in found)
-    shown = [f"{number} rejected: {reason} ({first[reason]})" for reason, number in counts.most_common(_MOST_REASONS)]
+    shown = [f"{number} {reason} ({first[reason]})" for reason, number in counts.most_common(_MOST_REASONS)]
     rest = counts.total() - sum(number for _, number in counts.most_common(_MOST_REASONS))
-    return [*shown, *([f"{rest} rejected for other reasons"] if rest else [])]
+    return [*shown, *([f"{rest} not read for other reasons"] if rest else [])]
 
 
 def _seconds(deployment: Deployment, home: Home, chunks: int) -> float | None:
