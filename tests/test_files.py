@@ -19,6 +19,7 @@ from ec1.files import (
     digest_of,
     inside,
     read_json,
+    sha256_file,
     staged_directory,
     write_atomic,
 )
@@ -112,6 +113,13 @@ def test_without_hard_links_a_name_is_given_once_all_the_same(tmp_path: Path, mo
         named = dict(zip("abcdefgh", pool.map(name, "abcdefgh"), strict=True))
     assert sum(named.values()) == 1 and named[path.read_text()]
     assert [each.name for each in tmp_path.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("read", [read_json, sha256_file])
+def test_an_error_of_the_disk_names_the_file(read: Callable[[Path], object]) -> None:
+    # Linux gives this error for it, as a failing disk does.
+    with pytest.raises(OSError, match="Input/output error: '/proc/self/mem'"):
+        read(Path("/proc/self/mem"))
 
 
 def test_a_file_system_that_flushes_no_folders_is_used_and_one_that_fails_is_not(
