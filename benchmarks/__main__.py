@@ -31,7 +31,9 @@ SHORT = {
     "scan_documents": ["--files", "20000"],
     "search_names": ["--size", "30000", "--mentions", "100000"],
     "serving": ["--rounds", "30", "--clients", "20", "--turns", "5"],
+    "studio_pages": ["--rows", "100000"],
     "threshold_check": ["--tuples", "200000"],
+    "train_tokens": ["--rows", "16"],
     "trained_extractor": ["--modes", "both"],
     "weights_in_32_bits": ["--steps", "10"],
 }
