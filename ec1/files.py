@@ -60,12 +60,12 @@ def digest_of(value: Any) -> str:
 
 def sha256_file(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes, read in pieces."""
-    with _named(path), path.open("rb") as stream:
+    with naming(path), path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Have errors of reading name the file, which only those of opening do."""
     try:
         yield
@@ -178,7 +178,7 @@ def read_json(path: Path) -> Any:
     """Read a JSON file. Raises InputError that names the file if it does not parse, OSError that does if it cannot be
     read."""
     try:
-        with _named(path):
+        with naming(path):
             return json.loads(path.read_bytes())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from None

@@ -23,7 +23,7 @@ from ec1.corpus.packed import MAX_LINE_BYTES
 from ec1.corpus.row_kinds import ROW_KINDS
 from ec1.corpus.tuples import TrainingTuple, load_record, parse_record, trainable
 from ec1.errors import RejectedError
-from ec1.files import digest_of
+from ec1.files import digest_of, naming
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class LineIndex:
             stream = (self._bucket.root / path).open("rb")
         except FileNotFoundError:
             return 0
-        with stream:
+        with stream, naming(self._bucket.root / path):
             stat = os.fstat(stream.fileno())
             offset = lines = 0
             if entry is None:

@@ -1,6 +1,7 @@
 """Snapshots: which lines count, that the same content has the same name, and that only new bytes are read."""
 
 import datetime as dt
+import errno
 import json
 import multiprocessing
 import os
@@ -266,6 +267,20 @@ def test_many_small_nights_leave_few_files(engineering: Bucket, home: Home, tmp_
     assert len(list(snapshot.path.glob("tuples*.jsonl"))) <= 7
     assert commits(snapshot) == set(range(40))
     assert snapshot.digest == fresh(engineering, tmp_path).digest
+
+
+def test_a_disk_that_fails_is_told_with_the_file(
+    engineering: Bucket, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    write_lines(engineering.root / "engineering/a.jsonl", [edit(1)])
+    monkeypatch.setattr("ec1.corpus.index._probe", lost)
+    with pytest.raises(OSError, match=rf"Input/output error: '{engineering.root}/.*jsonl"):
+        take(engineering, home)
+    monkeypatch.undo()
+    assert commits(take(engineering, home))
 
 
 def test_a_rewrite_in_place_of_the_same_size_is_seen(engineering: Bucket, home: Home, tmp_path: Path) -> None:
