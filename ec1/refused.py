@@ -20,7 +20,7 @@ DISK = {
     errno.ENOSPC: "the disk is full: free some space (`ec1 doctor` says how much is needed), then run the night again",
     errno.EDQUOT: "the disk quota is used up: free some space, then run the night again",
     errno.EROFS: "the file system is read-only: mount it writable, or choose another home with EC1_HOME",
-    errno.EIO: "the disk fails: look at `dmesg`, copy the home to another disk, then run the night again",
+    errno.EIO: "the disk fails: look at `dmesg`, copy what lies on it to another one, then run the night again",
 }
 """What to do, by error number. None of it touches what is on the disk."""
 ADVICE = {
