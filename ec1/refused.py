@@ -28,6 +28,8 @@ ADVICE = {
     errno.EACCES: "EC1 may not write or read there: give the home to the user that runs the night",
     errno.EPERM: "EC1 may not write or read there: give the home to the user that runs the night",
     errno.ENAMETOOLONG: "that path is too long for this file system: choose a home with a shorter path (EC1_HOME)",
+    errno.ESTALE: "the share went away: mount it again, then run the night again",
+    errno.ENOTCONN: "the share went away: mount it again, then run the night again",
     errno.EMFILE: "too many files are open: raise `ulimit -n`",
     errno.ENOMEM: "the machine has no memory left: stop what else runs on it, or make the batch smaller",
     errno.EEXIST: "a file is in the way of a folder: move it, or choose another home with EC1_HOME",
@@ -70,7 +72,7 @@ def refuses(text: str, folder: Path) -> str | None:
 
 def advice_of(error: OSError) -> str:
     """One of the disk's errors in words, with what to do."""
-    return DISK.get(error.errno or 0, error.strerror or str(error))
+    return ADVICE.get(error.errno or 0, error.strerror or str(error))
 
 
 def advice_for(error: OSError) -> str:
