@@ -202,6 +202,14 @@ class _Scan:
         walk.run([folder for folder, (_, name) in copies.folders().items() if name == stream.name], listed)
         walk.refuse(copies.problems(stream.name))
 
+    def modified_ns(self, found: os.stat_result) -> int:
+        """When a file was modified. A date in the future tells nothing: then it is when the file came here."""
+        return found.st_mtime_ns if found.st_mtime_ns <= self.started_ns else found.st_ctime_ns
+
+    def is_later(self, found: os.stat_result) -> bool:
+        """Whether a file belongs to a later night."""
+        return self.modified_ns(found) > self.as_of_ns
+
     def _leave(self, stream: Stream, container: str, reason: str) -> None:
         """Say nothing tonight of what a container held."""
         self.postponed.append(Postponed(DocumentKey(stream.name, container), reason))
@@ -368,12 +376,13 @@ class _Walk:
                 return None
             target, found = resolved
         live = self.known.pop(path, None) is not None
-        if found.st_mtime_ns > self.scan.as_of_ns:
+        if self.scan.is_later(found):
             self.scan.later += 1
             return row
         ledger_row = self.scan.ledger.get(DocumentKey(self.stream.name, path)) if live else None
         if self.root is self.scan.root and stat_bits.S_ISREG(found.st_mode) and holds_others(name):
-            self.scan.containers.append(Seen(self.stream, path, self.root / target, found))
+            modified_ns = self.scan.modified_ns(found)
+            self.scan.containers.append(Seen(self.stream, path, self.root / target, found, modified_ns))
         if name.lower().endswith(CONTAINERS):
             return None
         # What was rejected is read again, since the rejection may have been the scan's own.
@@ -428,7 +437,7 @@ class _Walk:
                 self.known[path] = ""
             return None
         found = content.stat
-        if found.st_mtime_ns > scan.as_of_ns:
+        if scan.is_later(found):
             scan.later += 1
             return None
         binary = content.binary and not path.lower().endswith(CONVERTED)
@@ -448,7 +457,7 @@ class _Walk:
             found = absolute.lstat()
         except FileNotFoundError:
             return None
-        if found.st_mtime_ns > self.scan.as_of_ns:
+        if self.scan.is_later(found):
             self.known.pop(_key_path(path), None)
             return path, found
         if not _is_utf8(path):
@@ -481,7 +490,7 @@ class _Walk:
             self._reject(path, _LEADS_TO_MORE, self._link_stand_in(absolute))
         elif inside:
             self._links.append(path)
-        elif absolute.lstat().st_mtime_ns <= self.scan.as_of_ns:
+        elif not self.scan.is_later(absolute.lstat()):
             self._reject(path, _LEADS_OUT, self._link_stand_in(absolute))
         else:
             self.scan.later += 1

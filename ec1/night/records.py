@@ -64,6 +64,7 @@ class GraphRecord(Record):
     kept: int = Field(0, description="of those, what became mentions")
     invented: int = Field(0, description="of those, what stands nowhere in the text")
     refused: list[tuple[str, str]] = Field([], description="path of each rejected document, of the first, and why")
+    later: int = Field(0, description="files that are newer than the night, left for their own")
     unread: list[tuple[str, str]] = Field([], description="path of each file that the disk did not give, and why")
     ungrounded: list[str] = Field([], description="mentions that do not stand where they say, as `path: name`")
     put_off: dict[str, str] = Field(default_factory=dict)

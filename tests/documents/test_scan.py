@@ -185,6 +185,19 @@ def test_a_file_newer_than_the_night_waits_for_its_own(tree: Tree) -> None:
     assert paths(tomorrow.changed) == [f"service-agents/{name}.md" for name in ("memo", "midnight", "tomorrow")]
 
 
+def test_a_date_in_the_future_is_none_and_the_file_counts_when_it_came(tree: Tree) -> None:
+    """A share's clock, or an archive that was made in another time zone: the files waited for years, untold."""
+    path = tree.write("service-agents/ahead.md", "dated ahead")
+    ahead = dt.datetime.now(dt.UTC) + dt.timedelta(days=900)
+    os.utime(path, (ahead.timestamp(), ahead.timestamp()))
+    assert tree.scan().later == 1, "it came after that night"
+    now = dt.datetime.now(dt.UTC)
+    listing = tree.scan(as_of=now)
+    assert "service-agents/ahead.md" in paths(listing.changed) and listing.later == 0
+    tree.apply(listing)
+    assert not tree.scan(as_of=now).changed and not tree.scan(as_of=now).vanished
+
+
 def test_links_and_bad_names_also_wait_for_their_own_night(tree: Tree, tmp_path: Path) -> None:
     """Else a night made up later would reject what the same night, run on time, could not see."""
     (tmp_path / "outside").mkdir()

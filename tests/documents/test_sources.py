@@ -445,6 +445,16 @@ def test_hostile_archives_are_refused_with_a_reason(tmp_path: Path) -> None:
     assert nothing_new(night.run())
 
 
+def test_an_archive_that_is_refused_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was just written is opened on the next night, too, and was then rejected anew."""
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    put(night, "broken.zip", b"PK\3\4 and nothing else", 0)
+    monkeypatch.setattr("ec1.documents.sources.unpack._RACY_NS", 10**20)
+    assert len(night.run().rejected) == 1 and nothing_new(night.run())
+    monkeypatch.undo()
+    assert nothing_new(night.run())
+
+
 def test_encrypted_members_are_said_one_by_one(tmp_path: Path) -> None:
     night = Night(tmp_path, {"all": {"folder": "."}})
     plain = bytearray(written.zipped({"secret.txt": TEXT}))
@@ -570,6 +580,12 @@ def test_a_process_that_is_killed_takes_no_document_away_and_is_told(
     assert {each.key.path for each in found.changed} == {"a.zip/a.txt", "a.zip/d.txt"}
     assert [key.path for key in found.vanished] == ["a.zip/b.txt"] and not found.postponed
     assert nothing_new(night.run())
+
+
+def test_an_archive_from_the_future_is_read(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    put(night, "a.zip", written.zipped({"a.txt": TEXT}), 4 * 10**9)
+    assert night.paths() == ["a.zip/a.txt"]
 
 
 def test_a_slow_night_takes_no_document_away(tmp_path: Path) -> None:

@@ -121,6 +121,14 @@ def test_a_file_that_the_disk_did_not_give_is_named_and_waits(home: Home) -> Non
     assert [(each.what, each.reason) for each in report.deferred] == [("a.md", "unreadable now: Input/output error")]
 
 
+def test_files_that_are_newer_than_the_night_are_counted(home: Home) -> None:
+    """A night made up for yesterday said of forty new files that nothing was read, rejected or deferred."""
+    records = a_night(home)
+    records.write("run-1", GraphRecord(later=40))
+    records.write("run-1", run_of())
+    assert "0 vanished, 40 newer than the night" in shown(night_report(home, NIGHT))
+
+
 def test_generated_rows_are_told_and_why_there_are_none(home: Home) -> None:
     """A night that could not make the rows that a person had asked for looked like any other."""
     records = a_night(home)

@@ -90,11 +90,11 @@ class Copies:
         rows = self._database.execute(f"{query} AND problem <> ''", (stream,))
         return {f"{folder}/{path}".rstrip("/"): (version, problem) for folder, path, version, problem in rows}
 
-    def refuse(self, folder: str, path: str, problem: str, *, version: str, stream: str) -> None:
-        """Keep why a file of a folder cannot be read, or the folder itself, with `path` ""."""
+    def refuse(self, folder: str, path: str, problem: str, *, version: str, stream: str, signature: str = "") -> None:
+        """Keep why a file of a folder cannot be read, or the folder itself, with `path` "" and its `signature`."""
         self._keep(folder, path, (version, problem))
         if not path:
-            self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", (folder, version, stream))
+            self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", (folder, signature, stream))
 
     def bring(
         self,

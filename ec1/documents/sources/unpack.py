@@ -25,12 +25,14 @@ _RACY_NS = 2 * 10**9
 
 @dataclass(frozen=True)
 class Seen:
-    """A container that a scan met: its path in the stream's terms, where it is, and its stat then."""
+    """A container that a scan met: its path in the stream's terms, where it is, its stat then, and the date of what it
+    holds."""
 
     stream: Stream
     path: str
     file: Path
     stat: os.stat_result
+    modified_ns: int
 
 
 def holds_others(name: str) -> bool:
@@ -60,7 +62,7 @@ def unpack(
         # Written so shortly ago that it may be written again with the same time: it is looked at again.
         racy = found.st_mtime_ns > time.time_ns() - _RACY_NS
         before = bool(copies.files(each.path))
-        unpacking = _Unpacking(copies, each.stream, limits, max_bytes, opener, found.st_mtime_ns, each.path, before)
+        unpacking = _Unpacking(copies, each, limits, max_bytes, opener, signature, before)
         try:
             unpacking.run(each.path, each.file, "" if racy else signature, 1)
         except DeferredError as error:
@@ -74,12 +76,11 @@ class _Unpacking:
     """The unpacking of one container, with what is in it in turn, under one limit."""
 
     copies: Copies
-    stream: Stream
+    outermost: Seen
     limits: UnpackingSettings
     max_bytes: int
     opener: Opener
-    modified_ns: int
-    outermost: str
+    version: str
     opened_before: bool
 
     def run(self, folder: str, file: Path, signature: str, depth: int) -> str:
@@ -90,13 +91,13 @@ class _Unpacking:
                 folder,
                 self.opener.container(
                     file,
-                    self.modified_ns,
+                    self.outermost.modified_ns,
                     max_files=self.limits.max_files - files,
                     max_bytes=self.limits.max_mb * 2**20 - size,
                     most=self.max_bytes,
                 ),
-                lambda name: name.lower().endswith(self.stream.suffixes),
-                stream=self.stream.name,
+                lambda name: name.lower().endswith(self.outermost.stream.suffixes),
+                stream=self.outermost.stream.name,
                 max_bytes=self.max_bytes,
                 signature=signature,
             )
@@ -106,7 +107,9 @@ class _Unpacking:
                 raise
             self.copies.remove(folder)
             if depth == 1:
-                self.copies.refuse(folder, "", str(error), version=signature, stream=self.stream.name)
+                # By the file's own version, so that it is told once, however often it is opened.
+                stream = self.outermost.stream.name
+                self.copies.refuse(folder, "", str(error), version=self.version, stream=stream, signature=signature)
             return str(error)
         for path, version in self.copies.files(folder).items():
             if holds_others(path):
@@ -121,9 +124,9 @@ class _Unpacking:
         else:
             problem = f"a container in {_DEEPEST} others" if path.lower().endswith(CONTAINERS) else ""
         if problem:
-            self.copies.refuse(folder, path, problem, version=version, stream=self.stream.name)
+            self.copies.refuse(folder, path, problem, version=version, stream=self.outermost.stream.name)
 
     def _held(self) -> tuple[int, int]:
         """How many files were taken out so far, and their bytes."""
-        sizes = [each.stat().st_size for each in (self.copies.root / self.outermost).rglob("*") if each.is_file()]
+        sizes = [each.stat().st_size for each in (self.copies.root / self.outermost.path).rglob("*") if each.is_file()]
         return len(sizes), sum(sizes)

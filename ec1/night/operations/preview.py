@@ -172,6 +172,7 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         again_free=refresh.free,
         notes=[
             *unread,
+            *([f"{counted(listing.later, 'newer file')} left for a later night"] if listing.later else ()),
             *(f"stream {name} is put off: {why}" for name, why in listing.put_off.items()),
             *class_notes(deployment),
         ],

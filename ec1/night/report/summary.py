@@ -142,6 +142,8 @@ class NightReport(BaseModel):
     deferred_because: str | None = None
     """Why work was deferred: what stopped the extraction, or what most documents' problems have in common."""
     deferred: list[NotRead] = []
+    documents_later: int = 0
+    """Files that are newer than the night: they are left for their own."""
     rejected: list[NotRead] = []
     """The first of those that were rejected."""
     streams_put_off: dict[str, str] = {}
@@ -315,6 +317,7 @@ def night_report(
         report.reading = applied.missing if _is_alive(applied.reading_process) else None
         report.documents_deferred = None if report.reading is not None else applied.deferred + applied.missing
         report.streams_put_off = applied.put_off
+        report.documents_later = applied.later
         report.deferred = [NotRead(what=f"stream {name}", reason=why) for name, why in applied.put_off.items()]
         report.rejected = [NotRead(what=path, reason=why) for path, why in applied.refused]
     if applied is not None and report.documents_deferred:

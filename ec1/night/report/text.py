@@ -222,6 +222,7 @@ def _documents(report: NightReport) -> str:
     return (
         f"{count(done.documents_read)} read{again}, {count(report.documents_deferred)} deferred to a later "
         f"night{because}, {count(done.documents_rejected)} rejected{first}, {count(done.documents_vanished)} vanished"
+        + (f", {report.documents_later} newer than the night" if report.documents_later else "")
     )
 
 

@@ -96,6 +96,7 @@ def apply_night(
     done.rejected = len(listing.rejected)
     done.refused = [(each.key.path, each.reason) for each in listing.rejected[:MAX_REFUSED]]
     done.put_off = dict(listing.put_off)
+    done.later = listing.later
     done.deferred = len(listing.postponed)
     done.unread = [(each.key.path, each.reason) for each in listing.postponed[:MAX_REFUSED]]
     again = set(listing.refresh if rebuild else ())
