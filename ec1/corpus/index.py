@@ -156,6 +156,9 @@ class LineIndex:
             return 0
         with stream, naming(self._bucket.root / path):
             stat = os.fstat(stream.fileno())
+            if stat.st_mtime_ns > indexed_ns:
+                # A date in the future tells nothing: what counts is when the file came here.
+                indexed_ns = stat.st_ctime_ns
             offset = lines = 0
             if entry is None:
                 identifier = self.db.execute("INSERT INTO file (path) VALUES (?)", (path,)).lastrowid

@@ -235,7 +235,8 @@ class _Chosen:
     files: int
 
 
-_COUNTED = "(file.mtime_ns <= :moment * 1000 OR row.created_us <= :moment)"
+# A file was there when it was indexed, whatever date it has.
+_COUNTED = "(min(file.mtime_ns, file.indexed_ns) <= :moment * 1000 OR row.created_us <= :moment)"
 
 
 def _take(

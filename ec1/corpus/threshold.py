@@ -62,7 +62,7 @@ def decide(
             f"what it was trained on was removed: trained again on {counted(snapshot.trainable, 'tuple')}",
         )
     elif snapshot.trainable == 0:
-        which = f"none of {snapshot.lines} tuples is trainable" if snapshot.lines else "there are no tuples"
+        which = f"none of {snapshot.lines} tuples is trainable" if snapshot.lines else "no tuples up to this night"
         which = "the one tuple is not trainable" if snapshot.lines == 1 else which
         train, reason = False, f"{which}; the threshold is {threshold}"
     elif by_later is not None:

@@ -134,6 +134,15 @@ def test_of_a_file_that_changed_later_only_dated_lines_count(tmp_path: Path, hom
     assert take(of, home).digest == whole.digest
 
 
+def test_a_date_in_the_future_is_none_and_the_file_counts_when_it_came(engineering: Bucket, home: Home) -> None:
+    """A share's clock, or an archive of another time zone: the rows waited for years, untold."""
+    now = dt.datetime.now(dt.UTC)
+    write_lines(engineering.root / "engineering/a.jsonl", [edit(1)], at=now + dt.timedelta(days=900))
+    assert commits(take(engineering, home, now - dt.timedelta(days=1))) == set()
+    for _ in range(2):
+        assert commits(take(engineering, home, dt.datetime.now(dt.UTC))) == {1}
+
+
 def test_nights_made_up_later_equal_those_taken_on_time(tmp_path: Path) -> None:
     of = bucket(tmp_path / "corpus", "apprenticeship", "acme")
     on_time, days = Home(tmp_path / "on-time"), [NIGHT + dt.timedelta(days=day) for day in range(4)]
