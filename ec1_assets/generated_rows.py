@@ -63,6 +63,8 @@ def generation_assets(
         )
         if done.problem is not None:
             context.log.warning(f"no rows were generated: {done.problem}")
+        for name, report in done.made.items():
+            context.log.info(f"{name}: {report}")
         recipes = "\n".join(f"- {name}: {report}" for name, report in done.made.items())
         return dg.MaterializeResult(
             metadata={
