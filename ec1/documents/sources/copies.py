@@ -94,7 +94,7 @@ class Copies:
         """Keep why a file of a folder cannot be read, or the folder itself, with `path` "" and its `signature`."""
         self._keep(folder, path, (version, problem))
         if not path:
-            self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", (folder, signature, stream))
+            self._sign(folder, signature, stream)
 
     def bring(
         self,
@@ -128,12 +128,12 @@ class Copies:
             version, problem = known.get(path, ("", ""))
             if version != item.version or not (problem or target.is_file()):
                 read += self._copy(folder, path, item, target, max_bytes)
-        self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", (folder, signature, stream))
+        self._sign(folder, signature, stream)
         return Brought(read, len(gone))
 
     def open_again(self, folder: str, stream: str) -> None:
         """Have the next scan open a container again; its copies stay."""
-        self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, '', ?)", (folder, stream))
+        self._sign(folder, "", stream)
 
     def remove(self, folder: str) -> None:
         """Remove all copies of a folder and of those in it."""
@@ -142,6 +142,9 @@ class Copies:
         for table in ("copies", "folders"):
             query = f"DELETE FROM {table} WHERE folder = ? OR substr(folder, 1, ?) = ?"
             self._database.execute(query, (folder, len(inside), inside))
+
+    def _sign(self, folder: str, signature: str, stream: str) -> None:
+        self._database.execute("INSERT OR REPLACE INTO folders VALUES (?, ?, ?)", (folder, signature, stream))
 
     def _rows(self, folder: str) -> dict[str, Row]:
         query = "SELECT path, version, problem FROM copies WHERE folder = ?"
