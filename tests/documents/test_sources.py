@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+import signal
 import subprocess
 import zipfile
 from collections.abc import Iterator
@@ -565,10 +566,13 @@ def test_a_process_that_is_killed_takes_no_document_away_and_is_told(
     send = Opener._send
 
     def killed(self: Opener, request: dict[str, object]) -> None:
+        if asked not in request:
+            return send(self, request)
+        process = self._process or self._start()
+        # So it has given no answer when it is killed.
+        process.send_signal(signal.SIGSTOP)
         send(self, request)
-        if asked in request:
-            assert self._process is not None
-            self._process.kill()
+        process.kill()
 
     monkeypatch.setattr(Opener, "_send", killed)
     found = night.run()

@@ -15,7 +15,7 @@ from patience import until
 
 from ec1.files import sha256_file
 from ec1.night.operations.sample import install_sample
-from ec1.night.records import DecisionRecord, Records
+from ec1.night.records import DecisionRecord, GraphRecord, Records
 
 pytestmark = pytest.mark.system
 NIGHTS = ("2026-06-03", "2026-06-04", "2026-06-05")
@@ -45,6 +45,8 @@ OF_A_RUN = frozenset(
         "documents_per_second",
         "peak_memory_gib",
         "free_gib",
+        # How many files are newer than the night: on its day there were none yet. `newer` holds it.
+        "later",
         # The digest of a file that names the base model by its path in the home.
         "adapter_config.json",
     }
@@ -78,6 +80,12 @@ def records_of(ec1: LightCommandLine) -> dict[str, Any]:
         if weights.is_relative_to(ec1.home.adapters) or weights.is_relative_to(ec1.home.quarantine):
             found.setdefault("weights", []).append(sha256_file(weights))
     return found
+
+
+def newer(ec1: LightCommandLine, night: str) -> int:
+    """How many documents were written after that day."""
+    end = dt.datetime.fromisoformat(f"{night}T23:59:59.999999+00:00").timestamp()
+    return sum(path.is_file() and path.stat().st_mtime > end for path in ec1.home.documents.rglob("*"))
 
 
 @pytest.fixture
@@ -146,6 +154,8 @@ def test_a_backfill_equals_the_nights_on_time(
     assert found.keys() == wanted.keys()
     for name, records in wanted.items():
         assert found[name] == records, name
+    for night in nights:
+        assert Records(ec1.home.night(night)).read(GraphRecord).later == newer(ec1, night)
     decided = [
         Records(ec1.home.run("fernhollow", "engineering", night)).read(DecisionRecord).decision.train
         for night in sorted(nights)
