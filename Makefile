@@ -19,6 +19,8 @@ endif
 export EC1_HOME
 # Images set it; each of a night's dozens of processes, and each run of the tests, would compile our files again.
 unexport PYTHONDONTWRITEBYTECODE
+# Modules of clusters and of robots' systems name folders with packages of another Python, which would hide ours.
+unexport PYTHONPATH PYTHONHOME
 export EC1_DEPLOYMENT := $(DEPLOYMENT)
 
 # uv refuses a file whose hash is not in the list of its version.

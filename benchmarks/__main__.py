@@ -23,7 +23,7 @@ SHORT = {
     "languages": ["--modes", "both", "--only", "japanese"],
     "night_cost": ["--sizes", "10000,30000", "--nights", "1"],
     "own_classes": ["--only", "4", "--modes", "decide"],
-    "precision": ["--rounds", "1"],
+    "precision": ["--rounds", "1", "--tokens", "36"],
     "prefix_sharing": ["--rounds", "2"],
     "prepare_dataset": ["--sizes", "1000", "10000"],
     "relations": ["--only", "4"],
@@ -34,7 +34,8 @@ SHORT = {
     "studio_pages": ["--rows", "100000"],
     "threshold_check": ["--tuples", "200000"],
     "train_tokens": ["--rows", "16"],
-    "trained_extractor": ["--modes", "both"],
+    "trained_extractor": ["--modes", "both", "--sets", "organisations"],
+    "training_step": ["--rows", "2", "--rounds", "2"],
     "weights_in_32_bits": ["--steps", "10"],
 }
 

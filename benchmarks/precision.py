@@ -16,8 +16,8 @@ from benchmarks._turns import medians_by_turns
 from ec1.models import precision_on, weight_bytes_in
 
 PRECISIONS = ("bfloat16", "float32")
-ROWS, TOKENS = 4, 144
-"""Of a step: what one of the sample's engineering recipe holds."""
+ROWS = 4
+"""Of a step, as the sample's engineering recipe has them."""
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
@@ -27,25 +27,25 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.process_time() - began
 
 
-def products(precision: str) -> Callable[[], Any]:
-    """Ten products as a layer of the small model makes them, 10 GFLOP."""
+def products(precision: str, tokens: int) -> Callable[[], Any]:
+    """Ten products as a layer of the small model makes them, 10 GFLOP with rows of 144 tokens."""
     import torch
 
-    rows = torch.randn(ROWS * TOKENS, 576, dtype=getattr(torch, precision))
+    rows = torch.randn(ROWS * tokens, 576, dtype=getattr(torch, precision))
     weights = torch.randn(1536, 576, dtype=getattr(torch, precision))
     return lambda: [torch.nn.functional.linear(rows, weights) for _ in range(10)]
 
 
-def products_back(precision: str) -> Callable[[], Any]:
-    """Ten products as such a layer makes them to pass a gradient on, 10 GFLOP."""
+def products_back(precision: str, tokens: int) -> Callable[[], Any]:
+    """Ten products as such a layer makes them to pass a gradient on, as many."""
     import torch
 
-    gradients = torch.randn(ROWS * TOKENS, 1536, dtype=getattr(torch, precision))
+    gradients = torch.randn(ROWS * tokens, 1536, dtype=getattr(torch, precision))
     weights = torch.randn(1536, 576, dtype=getattr(torch, precision))
     return lambda: [gradients @ weights for _ in range(10)]
 
 
-def step(precision: str, folder: Path) -> Callable[[], Any]:
+def step(precision: str, tokens: int, folder: Path) -> Callable[[], Any]:
     """Forward and backward through the model with a LoRA adapter of rank 16."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -53,11 +53,11 @@ def step(precision: str, folder: Path) -> Callable[[], Any]:
 
     config = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder, dtype=precision), config)
-    tokens = torch.randint(0, 40000, (ROWS, TOKENS), generator=torch.Generator().manual_seed(7))
-    return lambda: model(input_ids=tokens, labels=tokens).loss.backward()
+    rows = torch.randint(0, 40000, (ROWS, tokens), generator=torch.Generator().manual_seed(7))
+    return lambda: model(input_ids=rows, labels=rows).loss.backward()
 
 
-def main(rounds: int) -> None:
+def main(rounds: int, tokens: int) -> None:
     """Print medians, and how many times as fast the second precision is."""
     import torch
 
@@ -66,9 +66,9 @@ def main(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = model_of(deployment, Path(name))
         works = {
-            "products": {each: products(each) for each in PRECISIONS},
-            "products back": {each: products_back(each) for each in PRECISIONS},
-            "a step": {each: step(each, folder) for each in PRECISIONS},
+            "products": {each: products(each, tokens) for each in PRECISIONS},
+            "products back": {each: products_back(each, tokens) for each in PRECISIONS},
+            "a step": {each: step(each, tokens, folder) for each in PRECISIONS},
         }
         for what, by_precision in works.items():
             medians = medians_by_turns({each: partial(seconds_of, work) for each, work in by_precision.items()}, rounds)
@@ -82,4 +82,6 @@ def main(rounds: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    main(parser.parse_args().rounds)
+    parser.add_argument("--tokens", type=int, default=144, help="of a row; 144: the recipe's mean")
+    args = parser.parse_args()
+    main(args.rounds, args.tokens)

@@ -45,7 +45,7 @@ def turns(data: bytes, kind: str) -> list[list[str]]:
             continue
         name, words = (caption.voice or "", said) if voiced else _named(said)
         goes_on = name == speaker or not (name or voiced)
-        if found and goes_on and not _is_full(found[-1][1]):
+        if found and goes_on and not is_full(found[-1][1]):
             found[-1][1] += f" {words}"
         else:
             found.append([str(caption.start).partition(".")[0], f"{name}: {words}" if name else words])
@@ -63,7 +63,8 @@ def _without_repeats(texts: Iterable[str]) -> Iterator[str]:
         last = next(filter(None, reversed(lines)), last)
 
 
-def _is_full(turn: str) -> bool:
+def is_full(turn: str) -> bool:
+    """Whether what one speaker says after this is a turn of its own."""
     # What a machine wrote down has no full stops at all.
     return len(turn) > _LONG_TURN and (turn.endswith(_ENDS) or len(turn) > 10 * _LONG_TURN)
 

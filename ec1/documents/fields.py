@@ -11,6 +11,7 @@ read, and no proof of a class. What has no such key (ids, tags, dates) is not a 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ec1.documents.text import clean
@@ -66,9 +67,11 @@ _PERSON_ITSELF = _keys("contact person profile personal identity user employee i
 _MAX_CHARACTERS = 200
 _MAX_PROSE = 2000
 _MAX_ITEMS = 100
-_KNOWN = frozenset().union(*NAMES.values(), *FACTS.values())
+KNOWN = frozenset().union(*NAMES.values(), *FACTS.values())
+"""Keys whose values are names or facts."""
 
 
+@lru_cache(maxsize=1024)
 def plain_key(key: str) -> str:
     """A key as the lists here have it: `Asked by` and `asked-by` are `asked_by`."""
     return re.sub(r"[\s-]+", "_", key.strip().casefold())
@@ -95,7 +98,7 @@ def prose(record: Mapping[str, Any], text: str) -> str:
 def is_field(key: str, value: str) -> bool:
     """Whether this string is read as a field of a record: a line of its own before the text."""
     plain = plain_key(key)
-    return plain in _KNOWN or (plain in PROSE and len(value) <= _MAX_PROSE)
+    return plain in KNOWN or (plain in PROSE and len(value) <= _MAX_PROSE)
 
 
 def _joined(found: Iterable[str]) -> str:
@@ -110,13 +113,13 @@ def _lines(record: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     for key, value in record.items():
         items = value[:_MAX_ITEMS] if isinstance(value, list) else [value]
         records = [item for item in items if isinstance(item, Mapping)]
-        if plain_key(key) in _KNOWN:
+        if plain_key(key) in KNOWN:
             named = [_whole_name(item) if isinstance(item, Mapping) else _text(item) for item in items]
             # One person in a record of its own is whom the record is of: its fields follow as they are.
             alone = isinstance(value, Mapping) and plain_key(key) in _PERSON_ITSELF
             if (said := "; ".join(each for each in named if each)) and not alone:
                 yield f"{_shown(key)}: {said}"
-        if isinstance(value, Mapping) or plain_key(key) in _KNOWN:
+        if isinstance(value, Mapping) or plain_key(key) in KNOWN:
             inner += [(plain_key(key), item) for item in records]
     if depth == 0:
         for key, item in inner:

@@ -15,9 +15,16 @@ _BLOCKS = re.compile(
     "|footer|form|frameset|h[1-6]|head|header|hr|html|legend|li|main|menu|nav|ol|option|p|pre|section|select|summary"
     "|table|tbody|tfoot|thead|title|tr|ul"
 )
+_LOOKS_LIKE_HTML = re.compile(r"<(?:!doctype html|html|head|body|div|p|br|table|span)\b[^<>]*>", re.IGNORECASE)
+_HEAD = 4096
 _CELLS = frozenset({"td", "th"})
 _UNSEEN = frozenset({"script", "style"})
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
+
+
+def looks_like_html(text: str) -> bool:
+    """Whether a text begins as HTML does, without being said to be."""
+    return _LOOKS_LIKE_HTML.search(text[:_HEAD]) is not None
 
 
 def strip_html(markup: str) -> str:

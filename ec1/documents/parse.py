@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
@@ -23,7 +23,8 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 from ec1.documents import fields
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
-from ec1.documents.markup import strip_html
+from ec1.documents.markup import looks_like_html, strip_html
+from ec1.documents.passages import is_conversation, passages
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.text import clean, decode
 from ec1.errors import RejectedError
@@ -40,15 +41,10 @@ _BETWEEN_PARTS = "\n\n"
 # Of the fields of a contact record.
 _NESTED, _ITEMS = 3, 100
 
-# A shorter string, or one word however long, is an id, a label or an address.
-_PASSAGE = 40
-_SEVERAL_WORDS = re.compile(r"\s|[^\x00-\x7f]")
-
 _FENCE = re.compile(r"---[ \t]*\n")
 _CLOSING_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
 _YAML_TITLE = re.compile(r"^title:[ \t]+(\S.*)$", re.MULTILINE)
-_LOOKS_LIKE_HTML = re.compile(r"<(?:!doctype html|html|head|body|div|p|br|table|span)\b[^<>]*>", re.IGNORECASE)
 _DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
 
 
@@ -172,7 +168,10 @@ def _is_plain_yaml(block: str) -> bool:
 
 
 def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
-    record = _json_object(text)
+    value = _json(text)
+    record = {"": value} if is_conversation(value) else value
+    if not isinstance(record, dict):
+        raise RejectedError("not a JSON object; of a list of records write each to a line of its own, as .jsonl")
     metadata = {
         clean(key): found
         for key, value in record.items()
@@ -186,7 +185,7 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
         if isinstance(value, str) and (found := clean(value).strip()):
             return title, found, metadata
     file = record.get("file")
-    if not isinstance(file, dict) and ((found := "\n\n".join(_passages(record))) or fields.lines(metadata)):
+    if not isinstance(file, dict) and ((found := "\n\n".join(passages(record))) or fields.lines(metadata)):
         return title, found, metadata
     if not isinstance(file, dict) or not isinstance(file.get("data"), str):
         raise RejectedError("no text: neither .corpus, .body nor .text, nor a .file.data")
@@ -194,20 +193,6 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
     if filename:
         metadata["filename"] = filename
     return title, clean(_payload(file["data"], filename)), metadata
-
-
-def _passages(value: object, key: str = "", depth: int = 0) -> Iterator[str]:
-    """The strings of a record, also in lists and records in it, that read like text and are no field of their own."""
-    if isinstance(value, str):
-        found = clean(value).strip()
-        if len(found) >= _PASSAGE and _SEVERAL_WORDS.search(found) and not fields.is_field(key, found):
-            yield found
-    elif isinstance(value, dict) and depth <= _NESTED:
-        for name, each in value.items():
-            yield from _passages(each, name, depth + 1)
-    elif isinstance(value, list) and depth <= _NESTED:
-        for each in value:
-            yield from _passages(each, key, depth + 1)
 
 
 def _plain(value: object, depth: int = 0) -> Any:
@@ -221,20 +206,17 @@ def _plain(value: object, depth: int = 0) -> Any:
     return None
 
 
-def _json_object(text: str) -> dict[str, Any]:
+def _json(text: str) -> Any:
     if text.count(",") + text.count("[") + text.count("{") > _JSON_VALUES:
         raise RejectedError(f"more than {_JSON_VALUES:,} JSON values")
     try:
-        value = json.loads(text.lstrip("\ufeff"))
+        return json.loads(text.lstrip("\ufeff"))
     except json.JSONDecodeError as error:
         raise RejectedError(f"not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
     except ValueError:
         raise RejectedError("not JSON: a number of too many digits") from None
     except RecursionError:
         raise RejectedError("not JSON that can be read: nested too deeply") from None
-    if not isinstance(value, dict):
-        raise RejectedError("not a JSON object; of a list of records write each to a line of its own, as .jsonl")
-    return value
 
 
 def _payload(uri: str, filename: str) -> str:
@@ -264,7 +246,7 @@ def _payload(uri: str, filename: str) -> str:
         text = decode(data, charset)
     except RejectedError as error:
         raise RejectedError(f".file.data ({media_type or 'no media type'}): {error}") from None
-    return strip_html(text) if html or _LOOKS_LIKE_HTML.search(text[:_HEAD]) else text
+    return strip_html(text) if html or looks_like_html(text) else text
 
 
 def _base64(data: bytes) -> bytes:
