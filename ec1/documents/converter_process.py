@@ -18,6 +18,7 @@ import kreuzberg
 
 from ec1.documents.captions import turns
 from ec1.documents.limits import PAGE_DONE, READY, limit_process
+from ec1.documents.office_parts import beside
 from ec1.documents.page_lines import paragraphs
 from ec1.documents.word_text import with_references, without_references
 from ec1.errors import RejectedError, one_line
@@ -29,6 +30,7 @@ _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
 _SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
 _MAX_CHARACTERS = 50_000_000
+_TOO_LONG = f"more than {_MAX_CHARACTERS:,} characters"
 _LITTLE_TEXT = 64
 """Characters: a scanned page often has a line of text, such as the name of the scanner's program."""
 
@@ -84,12 +86,12 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
             return {"title": "", "parts": _recognised(data, media_type, languages)}
         if media_type in _CAPTIONS:
             return {"title": "", "parts": turns(data, _CAPTIONS[media_type])}
-        data = without_references(data) if media_type == _WORD else data
+        file, data = data, without_references(data) if media_type == _WORD else data
         # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file.
         form = "plain" if media_type == _OLD_WORD else "markdown"
         found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format=form))
         if len(found.content) > _MAX_CHARACTERS:
-            return {"refused": f"more than {_MAX_CHARACTERS:,} characters"}
+            return {"refused": _TOO_LONG}
         if media_type == _OLD_WORD:
             return {"title": _title(found.metadata), "parts": [["", found.content.replace("\n", "\n\n")]]}
         parts = _sheets(found.content, found.metadata)
@@ -97,6 +99,9 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
             parts = [[place, _unescaped(text)] for place, text in parts]
         if media_type == _WORD:
             parts = [[place, with_references(text)] for place, text in parts]
+        parts += beside(file, "\n".join(text for _, text in parts))
+        if sum(len(text) for _, text in parts) > _MAX_CHARACTERS:
+            return {"refused": _TOO_LONG}
         return {"title": _title(found.metadata), "parts": parts}
     except kreuzberg.KreuzbergError as error:
         return {"refused": f"not converted: {_reason(error)}"}
@@ -139,7 +144,9 @@ def _recognised(data: bytes, media_type: str, languages: Sequence[str], **of: An
 
 def _pdf(data: bytes, max_pages: int, languages: Sequence[str] = ()) -> dict[str, Any]:
     # Plain: kreuzberg's Markdown takes the first line of a page for a running header, and drops it.
-    found = kreuzberg.extract_bytes_sync(data, _PDF, config=_config(pages=kreuzberg.PageConfig(extract_pages=True)))
+    by_page = kreuzberg.PageConfig(extract_pages=True)
+    notes = kreuzberg.PdfConfig(extract_annotations=True)
+    found = kreuzberg.extract_bytes_sync(data, _PDF, config=_config(pages=by_page, pdf_options=notes))
     pages = found.pages or []
     if len(pages) > max_pages:
         return {"refused": _TOO_MANY_PAGES.format(len(pages), max_pages)}
@@ -149,7 +156,16 @@ def _pdf(data: bytes, max_pages: int, languages: Sequence[str] = ()) -> dict[str
     if not any(text.strip() for _, text in parts):
         how = "nor in pictures of it" if languages else "scanned, perhaps; documents.conversion.ocr reads pictures"
         return {"refused": f"no text in {len(pages)} pages: {how}"}
-    return {"title": _title(found.metadata), "parts": parts}
+    return {"title": _title(found.metadata), "parts": parts + _notes(found.annotations or ())}
+
+
+def _notes(annotations: Sequence[Any]) -> list[list[str]]:
+    """What was written onto pages, by page. Apart from their text: a scanned page with a note is not read."""
+    by_page: dict[int, list[str]] = {}
+    for each in annotations:
+        if each.annotation_type != "link" and (said := " ".join((each.content or "").split())):
+            by_page.setdefault(each.page_number, []).append(said)
+    return [[f"notes on page {number}", "\n\n".join(said)] for number, said in sorted(by_page.items())]
 
 
 def _with_picture(data: bytes, number: int, text: str, languages: Sequence[str]) -> str:

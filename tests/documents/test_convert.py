@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import fpdf
 import pytest
 import written
 from debian import program
@@ -326,3 +327,31 @@ def test_many_documents_share_one_process(converter: Converter) -> None:
         converter.convert(written.EACH["a.docx"], ".docx", f"{number:064d}")
     assert worker.process is process
     assert time.process_time() - started < 1
+
+
+def test_notes_on_the_pages_of_a_pdf_are_read(converter: Converter) -> None:
+    document = fpdf.FPDF()
+    document.set_font("Helvetica", size=12)
+    for page in ("The offer of Northwind.", "", "A third page."):
+        document.add_page()
+        document.cell(80, 8, page, link="https://example.org/page")
+    document.text_annotation(50, 50, "Ask Tom Bell\nfirst.")
+    document.free_text_annotation("Signed in Lyon.", x=20, y=80, w=60, h=20)
+    document.page = 2
+    document.text_annotation(50, 50, "Where is the scan?")
+    document.page = 3
+    found = parse("a.pdf", bytes(document.output()), converter)
+    assert found.text.split("\n\n") == [
+        *("The offer of Northwind.", "A third page."),
+        *("Where is the scan?", "Ask Tom Bell first.", "Signed in Lyon."),
+    ]
+    assert found.place_at(found.text.index("Tom Bell")) == "notes on page 3"
+    assert found.empty == ("page 2",), "a scanned page with a note is not read"
+
+
+def test_scanned_pages_with_a_note_are_refused_as_scanned(converter: Converter) -> None:
+    document = fpdf.FPDF()
+    document.add_page()
+    document.text_annotation(50, 50, "Ask Tom Bell first.")
+    with pytest.raises(RejectedError, match="no text in 1 pages: scanned, perhaps"):
+        parse("a.pdf", bytes(document.output()), converter)

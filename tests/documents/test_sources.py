@@ -272,6 +272,65 @@ def test_a_slack_export_becomes_a_document_for_each_day_of_a_channel(packed: boo
     assert nothing_new(night.run())
 
 
+def test_what_programs_write_and_people_forward_in_slack_is_read(tmp_path: Path) -> None:
+    """Their messages often have no text of their own."""
+    users = [{"id": "U1", "name": "ruth", "profile": {"real_name": "Ruth Haldane"}}]
+    typed = {
+        "type": "rich_text",
+        "elements": [{"type": "rich_text_section", "elements": [{"type": "text", "text": "See below."}]}],
+    }
+    section = [
+        {"type": "text", "text": "ask "},
+        {"type": "user", "user_id": "U1"},
+        {"type": "text", "text": " in Riga"},
+    ]
+    said: list[dict[str, Any]] = [
+        {
+            "user": "U1",
+            "text": "See below.",
+            "blocks": [typed],
+            "attachments": [
+                {"author_name": "José Carreras", "text": "The <https://x.org|offer> &amp; more", "fallback": "-"}
+            ],
+        },
+        {
+            "username": "tickets",
+            "text": "",
+            "attachments": [
+                {"pretext": "New ticket", "title": "Login fails", "fields": [{"title": "Owner", "value": "<@U1>"}]},
+                {"fallback": "one more"},
+                {"blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "of *Baltic Timber*"}}]},
+            ],
+        },
+        {
+            "username": "deploys",
+            "text": "Deployed",
+            "blocks": [
+                {"type": "header", "text": {"type": "plain_text", "text": "Release 7"}},
+                {"type": "section", "fields": [{"type": "mrkdwn", "text": "by <@U1>"}, 7]},
+            ],
+        },
+        {
+            "user": "U1",
+            "text": "",
+            "blocks": [{**typed, "elements": [{"type": "rich_text_section", "elements": section}]}],
+        },
+        {"user": "U1", "text": "", "blocks": [7], "attachments": "none", "files": []},
+    ]
+    messages = [{"type": "message", **each} for each in said]
+    for name, value in {"users.json": users, "general/2026-01-01.json": messages}.items():
+        (tmp_path / "export" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "export" / name).write_text(json.dumps(value))
+    night = Night(tmp_path, {"chat": {"source": {"kind": "slack", "path": tmp_path / "export"}}})
+    night.run()
+    assert night.text("chat/general/2026-01-01.md").split("\n\n")[1:] == [
+        "Ruth Haldane: See below.\nJosé Carreras\nThe offer & more",
+        "tickets: New ticket\nLogin fails\nOwner: Ruth Haldane\none more\nof *Baltic Timber*",
+        "deploys: Deployed\nRelease 7\nby Ruth Haldane",
+        "Ruth Haldane: ask Ruth Haldane in Riga",
+    ]
+
+
 def test_archives_mailboxes_and_attachments_are_documents_of_their_own(tmp_path: Path) -> None:
     night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=0.5)
     inner = written.zipped({"deep/plan.pdf": written.pdf("Deep words.")})
