@@ -84,10 +84,8 @@ def _turns(records: Sequence[Any], key: str, depth: int) -> Iterator[str]:
             if turn:
                 yield turn
             turn, last = (f"{who}: {said}" if who else said), who
-        prose = fields.prose(rest, said).strip()
-        others: Collection[str] = dict.fromkeys(
-            [*([prose] if prose else []), *_passages(rest or record, "", depth + 1)]
-        )
+        short = [fields.prose(rest, said).strip(), *(_said(rest[name]) for name in rest if _plain(name) in _SAID)]
+        others: Collection[str] = dict.fromkeys([*filter(_is_text, short), *_passages(rest or record, "", depth + 1)])
         if others := _not_in(said, others):
             if turn:
                 yield turn

@@ -136,6 +136,11 @@ def test_nothing_else_of_a_turn_is_lost() -> None:
     ]
 
 
+def test_short_words_under_another_usual_key_are_not_lost() -> None:
+    commits = [{"author": "Ann Lee", "message": "Fix the parser", "body": "Seen by Tom Bell.", "sha": "ab12"}]
+    assert read({"commits": commits}).text.split("\n\n") == ["Ann Lee: Fix the parser", "Seen by Tom Bell."]
+
+
 def test_prose_of_records_in_a_list_is_read() -> None:
     """It counted as a field of the record, and only the record's own fields are written as lines."""
     notes = "Dana Fox of Northwind asked for the report by Friday."
