@@ -1,8 +1,8 @@
 """What an Office file (Word, PowerPoint, Excel from 2007 on, OpenDocument) holds beside its text: comments, a speaker's
-notes, footnotes, the words of charts and diagrams. kreuzberg 4.10 leaves most of them out.
+notes, footnotes, a letter's head, the words of charts and diagrams. kreuzberg 4.10 leaves most of them out.
 
-Belongs here: which parts of the file those are, and the words in them. Does not: headers, footers and what a template
-brings, which say the same on each page. Formats: ECMA-376; [MS-XLSX] 2.6.205, threads; OpenDocument 1.3, 14.1.
+Belongs here: which parts of the file those are, and the words in them, once. Does not: what a template brings.
+Formats: ECMA-376; [MS-XLSX] 2.6.205, comments in threads; OpenDocument 1.3, 14.1.
 """
 
 import io
@@ -16,6 +16,7 @@ from xml.parsers import expat
 _PLACES = {
     "comments": r"word/comments\.xml|xl/(comments/)?comments?\d*\.xml|(xl/threadedComments|ppt/comments)/[^/]+\.xml"
     r"|content\.xml",
+    "headers and footers": r"word/(header|footer)\d*\.xml",
     "footnotes": r"word/(foot|end)notes\.xml",
     "speaker notes": r"ppt/notesSlides/[^/]+\.xml",
     "charts and drawings": r"(word|ppt|xl)/(charts/chart|diagrams/data)\d*\.xml|xl/drawings/drawing\d*\.xml",

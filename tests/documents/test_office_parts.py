@@ -64,13 +64,16 @@ def with_notes(data: bytes) -> bytes:
     return zipped(files)
 
 
-def test_comments_and_footnotes_of_a_word_file(converter: Converter) -> None:
+def test_comments_head_and_footnotes_of_a_word_file(converter: Converter) -> None:
     document = docx.Document()
     run = document.add_paragraph().add_run("The offer of Northwind was signed.")
+    document.sections[0].header.paragraphs[0].text = "Baltic Timber, Riga"
+    document.sections[0].footer.paragraphs[0].text = "Baltic Timber, Riga"
     document.add_comment(run, text="Ask Tom Bell first.", author="Ann Lee")
     found = parse("a.docx", with_notes(saved(document)), converter)
     assert found.text.startswith("The offer of Northwind was signed.")
     assert places(found)["comments"] == "Ann Lee: Ask Tom Bell first."
+    assert places(found)["headers and footers"] == "Baltic Timber, Riga", "a letter's head says who wrote it"
     for kind in ("footnote", "endnote"):
         assert found.text.count(f"This is the {kind} of Dana Fox.") == 1
 
