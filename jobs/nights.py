@@ -1,13 +1,15 @@
 """Whether a night is done, going or queued: what schedule, sensor and `ec1 report` go by.
 
 Done is what the home's records say, whoever ran it; going and queued is what Dagster's queue says. Started as
-`python -m jobs.nights NIGHT ...` it prints their states as JSON, and changes nothing.
+`python -m jobs.nights NIGHT ...` it prints their states as JSON, and without a night the runs that wait or go; it
+changes nothing.
 """
 
 import argparse
 import json
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 import dagster as dg
@@ -95,16 +97,18 @@ def _asked(instance: dg.DagsterInstance, backfill_id: str) -> dict[str, set[dg.A
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m jobs.nights")
-    parser.add_argument("nights", nargs="+")
+    parser.add_argument("nights", nargs="*")
+    parser.add_argument("--home", type=Path)
     arguments = parser.parse_args()
-    home = Home(choice_from_environment().home)
+    home = Home(arguments.home or choice_from_environment().home)
     try:
         with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
-            found = [asdict(state_of(instance, home, night)) for night in arguments.nights]
+            states = [asdict(state_of(instance, home, night)) for night in arguments.nights]
+            runs = [run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=[*IN_QUEUE, *AT_WORK]))]
     except EC1Error as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(states if arguments.nights else runs))
     return 0
 
 

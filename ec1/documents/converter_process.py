@@ -19,12 +19,14 @@ import kreuzberg
 from ec1.documents.captions import turns
 from ec1.documents.limits import PAGE_DONE, READY, limit_process
 from ec1.documents.office_parts import beside
+from ec1.documents.outlook_text import html_body
 from ec1.documents.page_lines import paragraphs
 from ec1.documents.word_text import with_references, without_references
 from ec1.errors import RejectedError, one_line
 
 _PDF, _BOOK, _OLD_WORD = "application/pdf", "application/epub+zip", "application/msword"
 _CAPTIONS = {"text/vtt": "vtt", "application/x-subrip": "srt"}
+_OUTLOOK = "application/vnd.ms-outlook"
 _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
@@ -99,6 +101,8 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
             parts = [[place, _unescaped(text)] for place, text in parts]
         if media_type == _WORD:
             parts = [[place, with_references(text)] for place, text in parts]
+        if media_type == _OUTLOOK and (body := html_body(data)):
+            parts.append(["", body])
         parts += beside(file, "\n".join(text for _, text in parts))
         if sum(len(text) for _, text in parts) > _MAX_CHARACTERS:
             return {"refused": _TOO_LONG}

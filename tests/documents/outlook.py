@@ -8,8 +8,10 @@ FREE, END, FAT = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
 STORAGE, STREAM, ROOT = 1, 2, 5
 
 
-def mail_with(attachments: Mapping[str, bytes]) -> bytes:
-    """A `.msg` file with these attachments, each below 4,096 bytes ([MS-OXMSG] 2.2.2)."""
+def mail_with(attachments: Mapping[str, bytes], properties: Mapping[str, bytes] | None = None) -> bytes:
+    """A `.msg` file with these attachments, each below 4,096 bytes ([MS-OXMSG] 2.2.2), and properties of its own, such
+    as `10130102`: identifier and type."""
+    own = {f"__substg1.0_{name}": value for name, value in sorted((properties or {}).items())}
     return compound(
         {
             f"__attach_version1.0_#{number:08X}": {
@@ -17,16 +19,18 @@ def mail_with(attachments: Mapping[str, bytes]) -> bytes:
                 "__substg1.0_37010102": data,
             }
             for number, (name, data) in enumerate(attachments.items())
-        }
+        },
+        own,
     )
 
 
-def compound(storages: Mapping[str, Mapping[str, bytes]]) -> bytes:
-    """A compound file of storages, each with its streams by name."""
+def compound(storages: Mapping[str, Mapping[str, bytes]], own: Mapping[str, bytes]) -> bytes:
+    """A compound file of storages, each with its streams by name, and streams of its own after them."""
     mini, mini_fat, entries = b"", list[int](), list[tuple[str, int, int, int, int, int]]()
     # Name, kind, next sibling, first child, first mini sector, size; the root's own come last.
     places = {name: 1 + sum(1 + len(each) for each in list(storages.values())[:at]) for at, name in enumerate(storages)}
-    following = [*list(places.values())[1:], FREE]
+    first_own = 1 + sum(1 + len(each) for each in storages.values()) if own else FREE
+    following = [*list(places.values())[1:], first_own][: len(storages)]
     for (name, streams), then in zip(storages.items(), following, strict=True):
         entries.append((name, STORAGE, then, places[name] + 1, 0, 0))
         for number, (title, data) in enumerate(streams.items(), 1):
@@ -35,7 +39,13 @@ def compound(storages: Mapping[str, Mapping[str, bytes]]) -> bytes:
             entries.append((title, STREAM, FREE if last else places[name] + 1 + number, FREE, len(mini_fat), len(data)))
             mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), END]
             mini += data.ljust(count * MINI, b"\0")
-    root = ("Root Entry", ROOT, FREE, 1 if storages else FREE, 0, len(mini))
+    for number, (title, data) in enumerate(own.items(), 1):
+        count = -(-len(data) // MINI)
+        following_own = FREE if number == len(own) else first_own + number
+        entries.append((title, STREAM, following_own, FREE, len(mini_fat), len(data)))
+        mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), END]
+        mini += data.ljust(count * MINI, b"\0")
+    root = ("Root Entry", ROOT, FREE, 1 if entries else FREE, 0, len(mini))
     directory = _sectors(b"".join(_entry(*each) for each in (root, *entries)))
     mini_table = _sectors(struct.pack(f"<{len(mini_fat)}I", *mini_fat), b"\xff")
     parts = [directory, mini_table, _sectors(mini)]

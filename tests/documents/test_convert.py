@@ -18,6 +18,7 @@ import fpdf
 import pytest
 import written
 from debian import program
+from outlook import mail_with
 from pydantic import ValidationError
 
 from ec1.documents.convert import MEDIA_TYPES, Converter, NoConverterError, _line
@@ -355,3 +356,21 @@ def test_scanned_pages_with_a_note_are_refused_as_scanned(converter: Converter) 
     document.text_annotation(50, 50, "Ask Tom Bell first.")
     with pytest.raises(RejectedError, match="no text in 1 pages: scanned, perhaps"):
         parse("a.pdf", bytes(document.output()), converter)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "text"),
+    [
+        pytest.param({"10130102": b"<p>Ask <b>Tom</b> Bell.</p>"}, "Ask Tom Bell.", id="bytes alone"),
+        pytest.param(
+            {"10130102": '<meta charset="iso-8859-2"><p>Dvořák left.</p>'.encode("iso-8859-2")},
+            "Dvořák left.",
+            id="bytes of a code page",
+        ),
+        pytest.param({"1000001F": "Plain.".encode("utf-16-le"), "10130102": b"<p>Plain.</p>"}, "Plain.", id="text too"),
+        pytest.param({"1013001F": "<p>Written.</p>".encode("utf-16-le")}, "Written.", id="characters"),
+    ],
+)
+def test_the_body_of_an_outlook_mail_is_read_once(bodies: dict[str, bytes], text: str, converter: Converter) -> None:
+    mail = mail_with({}, {"0037001F": "Offer".encode("utf-16-le"), **bodies})
+    assert parse("a.msg", mail, converter).text == f"**Subject**: Offer\n\n{text}"

@@ -5,6 +5,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -62,6 +63,20 @@ def test_a_night_runs_on_postgresql(
         assert {info.name: info.limit for info in instance.event_log_storage.get_pool_limits()} == {"gpu": 1}
         materialised = instance.get_materialized_partitions(dg.AssetKey("graph_mutations"))
     assert materialised == {NIGHT}
+
+    # What waits there is known before anything is forgotten.
+    with dg.DagsterInstance.from_config(str(ec1.home.dagster)) as instance:
+        (run,) = instance.get_runs()
+        waiting = instance.add_run(run._replace(run_id=str(uuid.uuid4()), status=dg.DagsterRunStatus.QUEUED))
+        busy = ec1.run("forget", "--match", "no such words")
+        assert busy.returncode not in (0, 3) and waiting.run_id[:8] in busy.stdout, busy.stdout
+        instance.delete_run(waiting.run_id)
+    done = ec1.run("forget", "--match", "no such words")
+    assert done.returncode == 3 and "Dagster's history" in done.stdout, "it is not opened, and that is told"
+    monkeypatch.setenv("EC1_DAGSTER_POSTGRES_URL", f"{postgres_url}_of_nobody")
+    untold = ec1.run("forget", "--match", "no such words")
+    assert untold.returncode != 0 and "whether a night is at work cannot be told" in untold.stdout
+    monkeypatch.setenv("EC1_DAGSTER_POSTGRES_URL", postgres_url)
 
     # Backed up, and restored into another home and another data base: the same runs and events.
     archive = tmp_path / "backup"

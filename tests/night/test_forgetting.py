@@ -19,7 +19,7 @@ from planted_person import PERSON, SPELLINGS, names_her, still_holding
 from ec1.corpus.tombstones import Tombstones
 from ec1.deployment import Deployment
 from ec1.documents.convert import NoConverterError
-from ec1.errors import BusyError, InputError
+from ec1.errors import BusyError, InputError, ServiceError
 from ec1.gpu.lease import GpuLease
 from ec1.home import Home
 from ec1.night.forgetting import forget as forgetting
@@ -223,6 +223,9 @@ def test_it_does_not_run_beside_a_night(home: Home, embedded: Deployment) -> Non
         database.execute("CREATE TABLE runs(run_id TEXT, status TEXT)")
         database.execute("INSERT INTO runs VALUES ('0123456789ab', 'STARTED')")
     with pytest.raises(BusyError, match="Dagster run 01234567"):
+        forget(WANTED, embedded, home)
+    runs.write_bytes(b"SQLite format 3" * 300)
+    with pytest.raises(ServiceError, match="whether a night is at work cannot be told"):
         forget(WANTED, embedded, home)
     assert len(still_holding(home)) == 13
 

@@ -9,8 +9,11 @@ trained again even if the next moment is the last; then the rest, each file in o
 
 import contextlib
 import datetime as dt
+import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +24,7 @@ from ec1.corpus.tombstones import FILE, Tombstones
 from ec1.corpus.tuples import TrainingTuple
 from ec1.deployment import Deployment
 from ec1.documents.convert import Converter
-from ec1.errors import BusyError
+from ec1.errors import BusyError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.graph.writer_lock import writer_lock
 from ec1.home import Home
@@ -29,9 +32,11 @@ from ec1.night.forgetting.places import Action, Holdings, everything_held, holds
 from ec1.night.forgetting.scrubbing import clean_database, redact_file, without_lines
 from ec1.night.forgetting.tuples import FoundTuple, entries_of, tuple_of
 from ec1.night.forgetting.wanted import Wanted
+from ec1.strict_yaml import load_mapping
 
 _LEARNT = "learnt from what was forgotten"
 _SERVING_SECONDS = 120
+_UNTOLD = "whether a night is at work cannot be told"
 Learnt = Callable[[set[str], set[str]], "list[tuple[str, tuple[str, str, int]]]"]
 """Names and places of the usable versions that rest on some snapshots or datasets."""
 
@@ -65,7 +70,8 @@ def forget(
 ) -> Forgotten:
     """Take out everything that holds it, and keep it out; returns what was removed and what is left. Idempotent.
 
-    Raises BusyError while a night, a training or another writer of the graph is at work.
+    Raises BusyError while a night, a training or another writer of the graph is at work, ServiceError if that cannot
+    be told.
     """
     with _alone(deployment, home):
         held = everything_held(wanted, deployment, home)
@@ -82,7 +88,7 @@ def forget(
         rest = everything_held(wanted, deployment, home)
         done = _said(held, home, sorted(record.withdrawn))
         done.left.clear()
-        done.left.update(_left(rest, home) | _left_elsewhere(record.sent))
+        done.left.update(_left(rest, home) | _left_elsewhere(record.sent, home))
         _finish(record, done, home)
     return done
 
@@ -109,6 +115,14 @@ def _alone(deployment: Deployment, home: Home) -> Iterator[None]:
 
 
 def _runs_in_progress(home: Home) -> list[str]:
+    """Dagster's runs that wait or go. Raises ServiceError where that cannot be told."""
+    if _history_lies_elsewhere(home):
+        # On PostgreSQL, say. Dagster takes seconds to be loaded, and the home's own data base is read in no time.
+        asked = [sys.executable, "-m", "jobs.nights", "--home", str(home.root)]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ServiceError(f"{_UNTOLD}: {done.stderr.strip().rpartition(chr(10))[2]}")
+        return [run[:8] for run in json.loads(done.stdout)]
     path = home.dagster / "history" / "runs.db"
     if not path.is_file():
         return []
@@ -116,8 +130,17 @@ def _runs_in_progress(home: Home) -> list[str]:
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as database:
             return [run[:8] for (run,) in database.execute(query)]
-    except sqlite3.Error:
-        return []
+    except sqlite3.Error as error:
+        if "no such table" in str(error):
+            # Dagster has begun to make it, and no run is there yet.
+            return []
+        raise ServiceError(f"{_UNTOLD}: {path}: {error}; `ec1 doctor` says more") from None
+
+
+def _history_lies_elsewhere(home: Home) -> bool:
+    """Whether Dagster's instance is not in the home's SQLite (configs/dagster-postgres.yaml)."""
+    configuration = home.dagster / "dagster.yaml"
+    return configuration.is_file() and "storage" in load_mapping(configuration)
 
 
 def _tuples_of(held: Holdings, wanted: Wanted, corpus: Path) -> list[TrainingTuple]:
@@ -198,10 +221,13 @@ def _finish(record: _Record, done: Forgotten, home: Home) -> None:
         write_json(path, {**known, "finished": True})
 
 
-def _left_elsewhere(sent: int) -> dict[str, str]:
-    if not sent:
-        return {}
-    return {"service-content": f"{sent} names that were sent: its interface takes none back, ask its operator"}
+def _left_elsewhere(sent: int, home: Home) -> dict[str, str]:
+    left = {}
+    if sent:
+        left["service-content"] = f"{sent} names that were sent: its interface takes none back, ask its operator"
+    if _history_lies_elsewhere(home):
+        left["Dagster's history"] = "in a data base that is not opened: docs/forgetting.md says where to look"
+    return left
 
 
 def _remove(held: Holdings, wanted: Wanted, deployment: Deployment, home: Home, record: _Record) -> None:
