@@ -36,7 +36,12 @@ def passages(value: object) -> Iterator[str]:
     """The strings of a record, also in lists and records in it, that read like text and are no field of their own; of a
     list of records that each hold what somebody said, and of one such record, `Ann Lee: Good morning.`, however short
     it is."""
-    return _passages([value] if is_conversation([value]) else value, "", 0)
+    if not is_conversation([value]):
+        return _passages(value, "", 0)
+    # A speaker who is a field of the record has a line already.
+    assert isinstance(value, Mapping)
+    turn = {key: each for key, each in value.items() if fields.plain_key(key) not in fields.NAMES["Person"]}
+    return _passages([turn], "", 0)
 
 
 def is_conversation(value: object) -> bool:

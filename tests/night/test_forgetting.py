@@ -224,9 +224,11 @@ def test_it_does_not_run_beside_a_night(home: Home, embedded: Deployment) -> Non
         database.execute("INSERT INTO runs VALUES ('0123456789ab', 'STARTED')")
     with pytest.raises(BusyError, match="Dagster run 01234567"):
         forget(WANTED, embedded, home)
+    whole = runs.read_bytes()
     runs.write_bytes(b"SQLite format 3" * 300)
     with pytest.raises(ServiceError, match="whether a night is at work cannot be told"):
         forget(WANTED, embedded, home)
+    runs.write_bytes(whole)
     assert len(still_holding(home)) == 13
 
 
