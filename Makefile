@@ -88,7 +88,7 @@ docs: install ## write docs/settings.md anew, and all pages as a site into build
 hooks: install ## check each commit before it is made (.pre-commit-config.yaml)
 	@$(BIN)/pre-commit install
 
-bench: install ## measure the ratios in benchmarks/ (three quarters of an hour; each can be run alone)
+bench: install ## measure the ratios in benchmarks/ (forty minutes; each can be run alone)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet $(PINS) --editable '.[$(HARDWARE),dev,bench]'
 	@$(BIN)/python -m benchmarks
 
