@@ -20,8 +20,8 @@ _NESTED = 16
 _PASSAGE = 40
 _SEVERAL_WORDS = re.compile(r"\s|[^\x00-\x7f]")
 _WORD = re.compile(r"[^\W\d_]+")
-# From Thai on, in Unicode's order, there are writings without blanks between words.
-_WITHOUT_BLANKS, _SENTENCE = "\u0e00", 8
+# From Thai on, in Unicode's order, there are writings without blanks between words; a word is rarely that long.
+_WITHOUT_BLANKS, _SENTENCE = "\u0e00", 5
 _SAID = ("text", "content", "message", "body", "sentence", "transcript", "said", "utterance", "words", "caption")
 _SPEAKERS = (
     *("speaker", "speakername", "from", "fromname", "author", "authorname", "sender", "sendername", "user"),

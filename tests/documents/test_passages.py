@@ -171,7 +171,9 @@ def test_labels_and_words_are_not_what_was_said() -> None:
 
 
 def test_writing_without_blanks_is_read() -> None:
-    assert read([{"speaker": "田中", "text": "東京の会社に明日行きます。"}]).text == "田中: 東京の会社に明日行きます。"
+    said = [("田中", "明日東京に行きます。"), ("鈴木", "はい。"), ("田中", "誰と?"), ("鈴木", "佐藤さんとです。")]
+    turns = [{"speaker": name, "text": text} for name, text in said]
+    assert read(turns).text.split("\n\n") == [f"{name}: {text}" for name, text in said]
 
 
 def test_a_text_of_its_own_is_the_text() -> None:
