@@ -24,7 +24,7 @@ from ec1.documents import fields
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.markup import looks_like_html, strip_html
-from ec1.documents.passages import is_conversation, passages
+from ec1.documents.passages import holds_turns, is_conversation, passages
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.text import clean, decode
 from ec1.errors import RejectedError
@@ -180,6 +180,9 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
     for name in ("corpus", "body", "text"):
         metadata.pop(name, None)
     title = _first(_strings(record.get(name) for name in ("title", "subject", "name")))
+    if "name" in metadata and holds_turns(record):
+        # A chat's, and no person's.
+        metadata.setdefault("title", metadata.pop("name"))
     for name in ("corpus", "body", "text"):
         value = record.get(name)
         if isinstance(value, str) and (found := clean(value).strip()):

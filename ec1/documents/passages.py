@@ -56,6 +56,17 @@ def is_conversation(value: object) -> bool:
     )
 
 
+def holds_turns(record: Mapping[str, Any]) -> bool:
+    """Whether a list of what was said, with speakers, is one of a record's values: its name is that of a chat then."""
+    return any(
+        isinstance(value, list)
+        and _plain(_key_of_said(value) or "") in _SAID
+        and any(isinstance(each, Mapping) and _speaker(each) for each in value)
+        for key, value in record.items()
+        if fields.plain_key(key) not in fields.KNOWN
+    )
+
+
 def _passages(value: object, key: str, depth: int) -> Iterator[str]:
     if depth > _NESTED:
         return

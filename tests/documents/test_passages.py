@@ -105,6 +105,16 @@ def test_what_was_said_is_read_with_who_said_it_however_short(export: Any) -> No
     assert read(export).text.replace("\xa0", " ") == SPOKEN
 
 
+def test_the_name_of_a_chat_is_no_persons() -> None:
+    said = [
+        {"from": "Ann Lee", "text": "See below."},
+        {"actor": "Ann Lee", "action": "create_group", "title": "Dispatch"},
+    ]
+    assert read({"name": "Dispatch", "messages": said}).text.startswith("title: Dispatch\n\nAnn Lee: See below.")
+    records = [{"name": "Bo Ek", "text": "He left in May."}]
+    assert read({"name": "Ann Lee", "contacts": records}).text.startswith("name: Ann Lee\ncontacts: Bo Ek\n")
+
+
 def test_a_line_of_an_export_is_read_however_short() -> None:
     assert read({"from": "Ann Lee", "content": "Ask Tom."}).text == "Ann Lee: Ask Tom."
 
