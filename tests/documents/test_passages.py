@@ -108,11 +108,11 @@ def test_what_was_said_is_read_with_who_said_it_however_short(export: Any) -> No
 def test_the_name_of_a_chat_is_no_persons() -> None:
     said = [
         {"from": "Ann Lee", "text": "See below."},
-        {"actor": "Ann Lee", "action": "create_group", "title": "Dispatch"},
+        {"actor": "Ann Lee", "action": "join_group"},
     ]
     assert read({"name": "Dispatch", "messages": said}).text.startswith("title: Dispatch\n\nAnn Lee: See below.")
     records = [{"name": "Bo Ek", "text": "He left in May."}]
-    assert read({"name": "Ann Lee", "contacts": records}).text.startswith("name: Ann Lee\ncontacts: Bo Ek\n")
+    assert read({"name": "Ann Lee", "contacts": records}).text.startswith("name: Ann Lee\ncontacts: Bo Ek")
 
 
 def test_a_line_of_an_export_is_read_however_short() -> None:
