@@ -8,6 +8,7 @@ import importlib
 import importlib.metadata
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -17,6 +18,7 @@ import typer
 from ec1.commands.shell import FAILED, INTERRUPTED, USAGE, Options, err, out
 from ec1.errors import EC1Error, InputError
 from ec1.home import CHECKOUT, Home
+from ec1.launch.temporary import temporary_folder
 from ec1.night.health.storage_health import recording
 from ec1.refused import advice_for
 
@@ -125,7 +127,10 @@ def _options(
     ] = False,
 ) -> None:
     project = project.expanduser().resolve()
-    options = Options(deployment, Home((project / home.expanduser()).resolve()), project, dict(os.environ))
+    environment = dict(os.environ)
+    if "TMPDIR" in environment:
+        environment["TMPDIR"] = tempfile.tempdir = temporary_folder()
+    options = Options(deployment, Home((project / home.expanduser()).resolve()), project, environment)
     recording(options.home)
     context.obj = options
 

@@ -6,11 +6,9 @@ https://docs.vllm.ai/en/stable/configuration/engine_args.html
 """
 
 import json
-import os
 import re
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +23,7 @@ from ec1.gpu.settings import VllmSettings
 from ec1.gpu.tool_parsers import tool_parser_of
 from ec1.launch.local import free_port, usable_cores
 from ec1.launch.process import ending_signal
+from ec1.launch.temporary import temporary_folder
 from ec1.models import precision_on, weight_bytes_in
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 20.0
 LOOPBACK = "127.0.0.1"
 _PROGRESS_SECONDS = 10.0
-_SOCKETS_FOLDER_BYTES = 107 - len("/") - 36
-"""Of a path to a folder, so that a socket in it, which vLLM names by a UUID, has one that Linux takes (`unix(7)`)."""
 _NOISE = re.compile(
     r"^\s*$|^\s*[~^]+$|^\s+File \"|^\s*raise |^Traceback|For further information visit|^\s*\[.*input_value=|"
     # What follows from an error that was told before: refused requests, and "see above".
@@ -140,6 +137,8 @@ class VllmEngine:
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             "VLLM_LOGGING_LEVEL": "INFO",
+            # It makes sockets there.
+            "TMPDIR": temporary_folder(),
         }
         if self.device == "cpu":
             ours["VLLM_CPU_KVCACHE_SPACE"] = str(self.settings.kv_cache_gib)
@@ -155,10 +154,6 @@ class VllmEngine:
                 ours["TORCHDYNAMO_DISABLE"] = "1"
             # More threads than cores wait for each other at each barrier: a third of the tokens.
             ours["OMP_NUM_THREADS"] = environment.get("OMP_NUM_THREADS") or str(usable_cores())
-        temporary = tempfile.gettempdir()
-        if len(os.fsencode(temporary)) > _SOCKETS_FOLDER_BYTES and "VLLM_RPC_BASE_PATH" not in environment:
-            # Clusters give each job a long one.
-            ours["VLLM_RPC_BASE_PATH"] = "/tmp"
         if lora:
             # An administrative interface: it listens on loopback only, like the rest.
             ours["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"

@@ -1,10 +1,8 @@
 """The engine's process: what it is started with, when it counts as ready, and how it ends."""
 
-import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -82,29 +80,6 @@ def test_the_environment_is_the_callers_and_silent(tmp_path: Path) -> None:
     assert "HOME" not in environment
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in environment
     assert engine.environment({}, lora=True)["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True"
-
-
-def test_a_long_temporary_folder_does_not_keep_the_engine_from_its_sockets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Linux takes 107 bytes of a socket's path; vLLM would put its own into the folder that the cluster names."""
-    engine = VllmEngine(SETTINGS, tmp_path, "m/m", "cuda")
-    bind = """
-import zmq
-from vllm.utils.network_utils import get_open_zmq_ipc_path
-zmq.Context().socket(zmq.PULL).bind(get_open_zmq_ipc_path())
-"""
-    for length in (70, 71, 90):
-        with tempfile.TemporaryDirectory(dir="/tmp") as short, monkeypatch.context() as patch:
-            folder = Path(short) / ("x" * (length - len(f"{short}/")))
-            folder.mkdir()
-            patch.setattr(tempfile, "tempdir", str(folder))
-            environment = engine.environment({**os.environ, "TMPDIR": str(folder)})
-            assert ("VLLM_RPC_BASE_PATH" in environment) == (length > 70)
-            if length == 90:
-                subprocess.run([sys.executable, "-c", bind], env=environment, check=True)
-    own = engine.environment({"VLLM_RPC_BASE_PATH": "/run/mine"})
-    assert own["VLLM_RPC_BASE_PATH"] == "/run/mine"
 
 
 def test_on_a_cpu_it_has_as_many_threads_as_cores_that_it_may_use(tmp_path: Path) -> None:
