@@ -9,8 +9,8 @@ import os
 import tempfile
 from pathlib import Path
 
-_LONGEST = 107 - len("/") - 36
-"""Bytes: vLLM names a socket by a UUID, the longest of those names."""
+_LONGEST = 107 - len("/ec1-12345678/") - 36
+"""Bytes: the longest of those names is a UUID, vLLM's, in the folder that `warden.py` makes."""
 
 
 def temporary_folder() -> str:
