@@ -103,12 +103,15 @@ def main() -> int:
     home = Home(arguments.home or choice_from_environment().home)
     try:
         with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
-            states = [asdict(state_of(instance, home, night)) for night in arguments.nights]
-            runs = [run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=[*IN_QUEUE, *AT_WORK]))]
+            found: list[object]
+            if arguments.nights:
+                found = [asdict(state_of(instance, home, night)) for night in arguments.nights]
+            else:
+                found = [run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=[*IN_QUEUE, *AT_WORK]))]
     except EC1Error as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(json.dumps(states if arguments.nights else runs))
+    sys.stdout.write(json.dumps(found))
     return 0
 
 

@@ -31,20 +31,15 @@ def compound(storages: Mapping[str, Mapping[str, bytes]], own: Mapping[str, byte
     places = {name: 1 + sum(1 + len(each) for each in list(storages.values())[:at]) for at, name in enumerate(storages)}
     first_own = 1 + sum(1 + len(each) for each in storages.values()) if own else FREE
     following = [*list(places.values())[1:], first_own][: len(storages)]
-    for (name, streams), then in zip(storages.items(), following, strict=True):
-        entries.append((name, STORAGE, then, places[name] + 1, 0, 0))
+    for (name, streams), then in [*zip(storages.items(), following, strict=True), ((None, own), FREE)]:
+        if name is not None:
+            entries.append((name, STORAGE, then, places[name] + 1, 0, 0))
         for number, (title, data) in enumerate(streams.items(), 1):
             count = -(-len(data) // MINI)
-            last = number == len(streams)
-            entries.append((title, STREAM, FREE if last else places[name] + 1 + number, FREE, len(mini_fat), len(data)))
+            then = FREE if number == len(streams) else len(entries) + 2
+            entries.append((title, STREAM, then, FREE, len(mini_fat), len(data)))
             mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), END]
             mini += data.ljust(count * MINI, b"\0")
-    for number, (title, data) in enumerate(own.items(), 1):
-        count = -(-len(data) // MINI)
-        following_own = FREE if number == len(own) else first_own + number
-        entries.append((title, STREAM, following_own, FREE, len(mini_fat), len(data)))
-        mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), END]
-        mini += data.ljust(count * MINI, b"\0")
     root = ("Root Entry", ROOT, FREE, 1 if entries else FREE, 0, len(mini))
     directory = _sectors(b"".join(_entry(*each) for each in (root, *entries)))
     mini_table = _sectors(struct.pack(f"<{len(mini_fat)}I", *mini_fat), b"\xff")
