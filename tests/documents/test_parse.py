@@ -222,6 +222,20 @@ class TestContact:
             assert text_of('{"corpus": "Zoë"}'.encode(encoding), CONTACT) == "Zoë"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("iso-8859-2", "Dvořák a Žižka odešli."),
+        ("windows-1251", "Анна Вебер ушла."),
+        ("shift_jis", "田中さんは東京へ行きました。"),
+        ("utf-8", "Zoë left."),
+    ],
+)
+def test_a_page_is_read_in_the_encoding_that_it_names(encoding: str, said: str) -> None:
+    page = f'<html><head><meta charset="{encoding}"></head><body><p>{said}</p></body></html>'
+    assert text_of(page.encode(encoding), DocumentKey("inbox", "a.html")) == said
+
+
 class TestText:
     @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
     def test_unicode_encodings(self, encoding: str) -> None:
