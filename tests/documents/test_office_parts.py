@@ -10,7 +10,7 @@ import pytest
 from openpyxl.comments import Comment
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
-from written import zipped
+from written import saved, zipped
 
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
@@ -40,12 +40,6 @@ def places(document: Document) -> dict[str, str]:
 def files_of(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
-
-
-def saved(document: object) -> bytes:
-    stream = io.BytesIO()
-    document.save(stream)  # type: ignore[attr-defined]
-    return stream.getvalue()
 
 
 def with_notes(data: bytes) -> bytes:

@@ -40,7 +40,7 @@ def word(*paragraphs: str, rows: tuple[tuple[str, ...], ...] = ()) -> bytes:
         for line, row in enumerate(rows):
             for column, cell in enumerate(row):
                 table.cell(line, column).text = cell
-    return _bytes(document)
+    return saved(document)
 
 
 def slides(title: str, body: str) -> bytes:
@@ -49,7 +49,7 @@ def slides(title: str, body: str) -> bytes:
     slide = presentation.slides.add_slide(presentation.slide_layouts[1])
     slide.shapes.title.text = title
     slide.placeholders[1].text = body
-    return _bytes(presentation)
+    return saved(presentation)
 
 
 def workbook(**sheets: list[tuple[object, ...]]) -> bytes:
@@ -60,7 +60,7 @@ def workbook(**sheets: list[tuple[object, ...]]) -> bytes:
         sheet = book.create_sheet(name)
         for row in rows:
             sheet.append(row)
-    return _bytes(book)
+    return saved(book)
 
 
 def mail(subject: str, body: str, attached: bytes = b"%PDF-1.4") -> bytes:
@@ -128,7 +128,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def _bytes(document: object) -> bytes:
+def saved(document: object) -> bytes:
     stream = io.BytesIO()
     document.save(stream)  # type: ignore[attr-defined]
     return stream.getvalue()
