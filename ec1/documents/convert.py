@@ -63,7 +63,7 @@ MEDIA_TYPES = {
 }
 """The media type of a file, for each suffix of `ec1.streams.CONVERTED`."""
 
-CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-5"
+CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-6"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 _PICTURES = "pages"
 """Which way it reads pictures: a page for itself. It counts where pictures are read."""

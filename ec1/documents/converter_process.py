@@ -17,6 +17,7 @@ from typing import Any
 import kreuzberg
 
 from ec1.documents.captions import turns
+from ec1.documents.form_fields import form_fields
 from ec1.documents.limits import PAGE_DONE, READY, limit_process
 from ec1.documents.office_parts import beside
 from ec1.documents.outlook_text import html_body
@@ -160,7 +161,8 @@ def _pdf(data: bytes, max_pages: int, languages: Sequence[str] = ()) -> dict[str
     if not any(text.strip() for _, text in parts):
         how = "nor in pictures of it" if languages else "scanned, perhaps; documents.conversion.ocr reads pictures"
         return {"refused": f"no text in {len(pages)} pages: {how}"}
-    return {"title": _title(found.metadata), "parts": parts + _notes(found.annotations or ())}
+    parts += form_fields(data) + _notes(found.annotations or ())
+    return {"title": _title(found.metadata), "parts": parts}
 
 
 def _notes(annotations: Sequence[Any]) -> list[list[str]]:

@@ -6,7 +6,8 @@ other.
 
 A record inside a record says what its key says: the name in `employer: {name: …}` is a line `employer: …`. Where that
 key is in none of the lists, the name is a line of a key that is in none either, such as `machine name: …`: text to be
-read, and no proof of a class. What has no such key (ids, tags, dates) is not a line.
+read, and no proof of a class. So is any other key's value, such as `moderator: Lena Fuchs`, if there are words in it;
+what is an id, a number, a path or a label in small letters is not a line.
 """
 
 import re
@@ -64,6 +65,12 @@ FAMILY = _keys("surname last_name family_name lastname nachname apellido")
 _FULL = ("name", "full_name")
 # What a record of a person may stand in: its fields are the person's.
 _PERSON_ITSELF = _keys("contact person profile personal identity user employee individual card data record details")
+_OF_THE_CONTRACT = _keys("file destination_archive edge_entities")
+"""What a contact file says about where it goes, and not about whom it is of (docs/contracts.md)."""
+_WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
+# `[[People/Lena Fuchs#notes|Lena]]`, as note programs link their notes, and `[Lena Fuchs](../people/lena.md)`.
+_WIKI_LINK = re.compile(r"\[\[([^\[\]|]+)(?:[|]([^\[\]]+))?\]\]")
+_MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\([^()\s]*\)")
 _MAX_CHARACTERS = 200
 _MAX_PROSE = 2000
 _MAX_ITEMS = 100
@@ -85,14 +92,16 @@ def lines(record: Mapping[str, Any]) -> str:
 
 def prose(record: Mapping[str, Any], text: str) -> str:
     """The fields of a record that are prose, in the same way, but for what the text says in the same words."""
-    found = []
-    for key, value in record.items():
-        if plain_key(key) in PROSE:
-            items = value[:_MAX_ITEMS] if isinstance(value, list) else [value]
-            said = "; ".join(each for item in items if (each := _text(item, _MAX_PROSE)))
-            if said and said not in text:
-                found.append(f"{_shown(key)}: {said}")
-    return _joined(found)
+    said = ((key, _said(value, text)) for key, value in record.items() if plain_key(key) in PROSE)
+    return _joined(f"{_shown(key)}: {'; '.join(each)}" for key, each in said if each)
+
+
+def others(record: Mapping[str, Any], text: str) -> str:
+    """The fields of a record under keys of no list that have words in them, in the same way."""
+    listed = KNOWN | PROSE | _OF_THE_CONTRACT
+    said = ((key, _said(value, text)) for key, value in record.items() if plain_key(key) not in listed)
+    words = ((key, [each for each in values if _has_words(each)]) for key, values in said)
+    return _joined(f"{_shown(key)}: {'; '.join(each)}" for key, each in words if each)
 
 
 def is_field(key: str, value: str) -> bool:
@@ -111,7 +120,7 @@ def _lines(record: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
         yield f"name: {name}"
     inner: list[tuple[str, Mapping[str, Any]]] = []
     for key, value in record.items():
-        items = value[:_MAX_ITEMS] if isinstance(value, list) else [value]
+        items = _items(value)
         records = [item for item in items if isinstance(item, Mapping)]
         if plain_key(key) in KNOWN:
             named = [_whole_name(item) if isinstance(item, Mapping) else _text(item) for item in items]
@@ -156,10 +165,36 @@ def _shown(key: str) -> str:
     return plain_key(key).replace("_", " ")
 
 
+def _said(value: object, text: str) -> list[str]:
+    return [each for item in _items(value) if (each := _text(item, _MAX_PROSE)) and each not in text]
+
+
+def _items(value: object) -> list[Any]:
+    """What a field has one or several of. `[[Lena Fuchs]]` without quotes, which YAML takes for lists, is a link."""
+    if not isinstance(value, list):
+        return [value]
+    if len(value) == 1 and isinstance(value[0], list) and all(isinstance(each, str) for each in value[0]):
+        return [f"[[{', '.join(value[0])}]]"]
+    return [item for each in value[:_MAX_ITEMS] for item in _items(each)][:_MAX_ITEMS]
+
+
+def _has_words(value: str) -> bool:
+    """Whether a value has two words, or one that is written like a name; in writing without capitals, any."""
+    words = [each for token in value.split() if _WORD.fullmatch(each := token.strip(".,;:!?()[]\"'")) and len(each) > 1]
+    return len(words) > 1 or any(not (each.islower() or each.isupper()) for each in words)
+
+
 def _text(value: object, most: int = _MAX_CHARACTERS) -> str:
-    """A value as a part of a line; nothing of what is not text, or a longer one."""
+    """A value as a part of a line, links as they are read; nothing of what is not text, or a longer one."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if abs(value) < 10**18 else ""
     if not isinstance(value, str) or len(value) > most:
         return ""
-    return " ".join(clean(value).split())
+    return " ".join(_MARKDOWN_LINK.sub(r"\1", _WIKI_LINK.sub(_linked, clean(value))).split())
+
+
+def _linked(link: re.Match[str]) -> str:
+    """The name of the note that a link leads to, which is whole where what is shown may be short; of a file named in
+    one word what is shown."""
+    note = link[1].partition("#")[0].rpartition("/")[2].strip()
+    return note if " " in note or not link[2] else link[2]

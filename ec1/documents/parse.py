@@ -101,10 +101,10 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
         text, metadata = clean(text), {}
         title = _first(found.strip("'\" ") for found in _matches(_YAML_TITLE, text))
     text = text.strip()
-    head = fields.lines(metadata)
-    if not (head + text).strip():
+    head, others = fields.lines(metadata), fields.others(metadata, text)
+    if not (head + others + text).strip():
         raise RejectedError("no text")
-    head += fields.prose(metadata, text)
+    head += fields.prose(metadata, text) + others
     title = (title or (text or head).split("\n", 1)[0].strip())[:_TITLE_CHARACTERS]
     whole = (head + text).rstrip()
     return Document(key, title, whole, metadata, min(len(head), len(whole)))
@@ -189,7 +189,8 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
         if isinstance(value, str) and (found := clean(value).strip()):
             return title, found, metadata
     file = record.get("file")
-    if not isinstance(file, dict) and ((found := "\n\n".join(passages(record))) or fields.lines(metadata)):
+    says = fields.lines(metadata) or fields.others(metadata, "")
+    if not isinstance(file, dict) and ((found := "\n\n".join(passages(record))) or says):
         return title, found, metadata
     if not isinstance(file, dict) or not isinstance(file.get("data"), str):
         raise RejectedError("no text: neither .corpus, .body nor .text, nor a .file.data")

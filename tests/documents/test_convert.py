@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import fpdf
@@ -348,6 +348,53 @@ def test_notes_on_the_pages_of_a_pdf_are_read(converter: Converter) -> None:
     ]
     assert found.place_at(found.text.index("Tom Bell")) == "notes on page 3"
     assert found.empty == ("page 2",), "a scanned page with a note is not read"
+
+
+# Text, a list, a field of several lines under a name of an XFA form, an empty one, a password and a tick.
+_FIELDS = """/FT/Tx/T(f1_01)/TU(Name of the applicant:)/V(Ines Duarte)
+/FT/Ch/Ff 131072/T(home_port)/Opt[(Porto)(Lagos)]/V(Porto)
+/FT/Tx/Ff 4096/T(form[0].Page1[0].remarks[0])/V(Wants a call\\rfrom Bo Lindahl)
+/FT/Tx/T(f1_04)/V(Harbour Lines)
+/FT/Tx/T(empty)
+/FT/Tx/Ff 8192/T(secret)/V(xyzzy)
+/FT/Btn/T(agree)/V/Yes/AS/Yes""".splitlines()
+
+
+def a_form(fields: Sequence[str] = _FIELDS, text: str = "Application") -> bytes:
+    numbers = range(6, 6 + len(fields))
+    content = f"BT /F 12 Tf 9 200 Td ({text}) Tj ET"
+    objects = [
+        f"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[{(kids := ' '.join(f'{n} 0 R' for n in numbers))}]>>>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>/Annots[{kids}]>>",
+        f"<</Length {len(content)}>>stream\n{content}\nendstream",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        *(f"<</Type/Annot/Subtype/Widget/Rect[9 9 200 29]{field}>>" for field in fields),
+    ]
+    body = "".join(f"{number} 0 obj{each}endobj\n" for number, each in enumerate(objects, 1))
+    return f"%PDF-1.7\n{body}trailer<</Root 1 0 R>>".encode()
+
+
+def test_what_was_typed_into_a_pdfs_form_is_read(converter: Converter) -> None:
+    found = parse("a.pdf", a_form(), converter)
+    assert found.text.split("\n\n") == [
+        "Application",
+        "Name of the applicant: Ines Duarte",
+        "home port: Porto",
+        "remarks: Wants a call from Bo Lindahl",
+        "Harbour Lines",
+    ]
+    assert found.place_at(found.text.index("Bo Lindahl")) == "form on page 1"
+
+
+def test_a_form_that_nobody_filled_in_adds_nothing(converter: Converter) -> None:
+    assert parse("a.pdf", a_form(["/FT/Tx/T(empty)"]), converter).text == "Application"
+
+
+def test_many_fields_and_long_ones_are_read_within_the_limits(converter: Converter) -> None:
+    fields = [f"/FT/Tx/T(name)/V(Person {'abcdefghij'[n % 10] * 9} {n})" for n in range(3000)]
+    form = a_form([*fields, f"/FT/Tx/T(long)/V({'word ' * 100_000})"])
+    assert parse("a.pdf", form, converter).text.count("name: ") == 3000
 
 
 def test_scanned_pages_with_a_note_are_refused_as_scanned(converter: Converter) -> None:

@@ -130,6 +130,59 @@ def test_a_title_is_read_unless_the_text_says_it() -> None:
     assert parse_document(key, old.encode()).text == "# Interview with Ruth Haldane\n\nShe spoke."
 
 
+LINKED = """---
+attendees:
+  - [[Alma Reyes]]
+  - "[[People/Boris Tanaka#phone|Boris]]"
+  - "[[people/ada-brisson.md|Ada Brisson]]"
+  - "[Tom Ray](../people/tom.md)"
+company: [[Cobalt Labs]]
+---
+Text."""
+
+
+def test_names_are_read_out_of_links_between_notes() -> None:
+    """Nothing was read in them: `[[Alma Reyes]]` without quotes is a list in a list, and a name ended at a bracket."""
+    persons = ("Alma Reyes", "Boris Tanaka", "Ada Brisson", "Tom Ray")
+    assert names(meeting(LINKED)) == {("Cobalt Labs", "Company"), *((each, "Person") for each in persons)}
+
+
+UNLISTED = """---
+moderator: Lena Fuchs
+with: [[Ines Duarte]]
+for: Lantern
+guests: [Bo Lindahl, [Ada Brisson, nobody else]]
+主持人: 王小明
+tags: [meeting, weekly, said]
+status: final
+id: 4f2a
+written: 2026-06-08 10:00
+path: Projects/Lantern
+page: https://example.org/Foo
+---
+It was said."""
+
+
+def test_a_field_under_a_key_of_no_list_is_read_and_proves_nothing() -> None:
+    """Only what stood under a listed key was read, and everything else was lost without a word."""
+    document = meeting(UNLISTED)
+    assert document.text.splitlines() == [
+        "moderator: Lena Fuchs",
+        "with: Ines Duarte",
+        "for: Lantern",
+        "guests: Bo Lindahl; Ada Brisson; nobody else",
+        "主持人: 王小明",
+        *("", "It was said."),
+    ]
+    assert names(document) == set()
+
+
+def test_so_is_a_field_of_a_record_but_not_where_a_contact_file_goes() -> None:
+    record = {"account_manager": "Lena Fuchs", "edge_entities": ["Harrow Finch"], "destination_archive": "Old Box"}
+    assert contact({**record, "body": "Met in spring."}).text == "account manager: Lena Fuchs\n\nMet in spring."
+    assert contact({"Account Name": "Harbour Lines", "Stage": "won"}).text == "account name: Harbour Lines"
+
+
 def test_facts_are_of_nobody_where_two_persons_are_named() -> None:
     assert traits(meeting("---\nattendees: [Alma Reyes, Boris Tanaka]\nphone: 555 0101\n---\nText.")) == {}
 
