@@ -23,8 +23,9 @@ from typing import TypeAlias
 import kreuzberg
 
 from ec1.documents.ahead import in_order
-from ec1.documents.convert import MEDIA_TYPES, Converter
+from ec1.documents.convert import Converter
 from ec1.documents.ledger import Fingerprints
+from ec1.documents.media_types import MEDIA_TYPES
 from ec1.documents.parse import Document
 from ec1.documents.reader import DocumentReader
 from ec1.documents.scan import scan_documents

@@ -28,40 +28,13 @@ from queue import LifoQueue
 from pydantic import TypeAdapter, ValidationError
 
 from ec1.documents.limits import PAGE_DONE, READY
+from ec1.documents.media_types import MEDIA_TYPES
 from ec1.documents.settings import ConversionSettings
 from ec1.errors import DeferredError, RejectedError, one_line
 from ec1.files import digest_of, write_unflushed
 
 _PIECE = 2**20
 log = logging.getLogger(__name__)
-
-_OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
-_OFFICE = "application/vnd.openxmlformats-officedocument"
-MEDIA_TYPES = {
-    ".pdf": "application/pdf",
-    **dict.fromkeys((".docx", ".docm"), f"{_OFFICE}.wordprocessingml.document"),
-    **dict.fromkeys((".pptx", ".pptm"), f"{_OFFICE}.presentationml.presentation"),
-    **dict.fromkeys((".xlsx", ".xlsm"), f"{_OFFICE}.spreadsheetml.sheet"),
-    ".doc": "application/msword",
-    ".ppt": "application/vnd.ms-powerpoint",
-    ".xls": "application/vnd.ms-excel",
-    ".odt": f"{_OPEN_DOCUMENT}.text",
-    ".ods": f"{_OPEN_DOCUMENT}.spreadsheet",
-    ".rtf": "application/rtf",
-    ".epub": "application/epub+zip",
-    ".eml": "message/rfc822",
-    ".msg": "application/vnd.ms-outlook",
-    ".vtt": "text/vtt",
-    ".srt": "application/x-subrip",
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".tif": "image/tiff",
-    ".tiff": "image/tiff",
-    ".bmp": "image/bmp",
-    ".webp": "image/webp",
-}
-"""The media type of a file, for each suffix of `ec1.streams.CONVERTED`."""
 
 CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-6"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""

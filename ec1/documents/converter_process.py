@@ -19,6 +19,7 @@ import kreuzberg
 from ec1.documents.captions import turns
 from ec1.documents.form_fields import form_fields
 from ec1.documents.limits import PAGE_DONE, READY, limit_process
+from ec1.documents.mail_text import mail_text
 from ec1.documents.office_parts import beside
 from ec1.documents.outlook_text import html_body
 from ec1.documents.page_lines import paragraphs
@@ -27,7 +28,7 @@ from ec1.errors import RejectedError, one_line
 
 _PDF, _BOOK, _OLD_WORD = "application/pdf", "application/epub+zip", "application/msword"
 _CAPTIONS = {"text/vtt": "vtt", "application/x-subrip": "srt"}
-_OUTLOOK = "application/vnd.ms-outlook"
+_MAIL, _OUTLOOK = "message/rfc822", "application/vnd.ms-outlook"
 _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
@@ -89,21 +90,25 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
             return {"title": "", "parts": _recognised(data, media_type, languages)}
         if media_type in _CAPTIONS:
             return {"title": "", "parts": turns(data, _CAPTIONS[media_type])}
+        if media_type == _MAIL:
+            subject, text = mail_text(data)
+            return {"title": subject, "parts": [["", text]]} if len(text) <= _MAX_CHARACTERS else {"refused": _TOO_LONG}
         file, data = data, without_references(data) if media_type == _WORD else data
-        # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file.
-        form = "plain" if media_type == _OLD_WORD else "markdown"
+        # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file, and lines of a mail.
+        form = "plain" if media_type in (_OLD_WORD, _OUTLOOK) else "markdown"
         found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format=form))
         if len(found.content) > _MAX_CHARACTERS:
             return {"refused": _TOO_LONG}
         if media_type == _OLD_WORD:
             return {"title": _title(found.metadata), "parts": [["", found.content.replace("\n", "\n\n")]]}
+        if media_type == _OUTLOOK:
+            headers, _, body = found.content.partition("\n\n")
+            return {"title": _title(found.metadata), "parts": [["", f"{headers}\n\n{html_body(data) or body}"]]}
         parts = _sheets(found.content, found.metadata)
         if media_type != _BOOK:  # Of a book it escapes nothing.
             parts = [[place, _unescaped(text)] for place, text in parts]
         if media_type == _WORD:
             parts = [[place, with_references(text)] for place, text in parts]
-        if media_type == _OUTLOOK and (body := html_body(data)):
-            parts.append(["", body])
         parts += beside(file, "\n".join(text for _, text in parts))
         if sum(len(text) for _, text in parts) > _MAX_CHARACTERS:
             return {"refused": _TOO_LONG}

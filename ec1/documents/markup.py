@@ -47,8 +47,12 @@ def strip_html(markup: str) -> str:
     if reader.cdata_elem is None:
         # What was opened and never closed is left over. It stays readable, as text.
         reader.handle_data(html.unescape(reader.rawdata))
-    lines = (" ".join(line.split()) for line in "".join(reader.pieces).split("\n"))
-    return "\n".join(line for line in lines if line)
+    return "\n".join(line for each in "".join(reader.pieces).split("\n") if (line := _cells(each)))
+
+
+def _cells(line: str) -> str:
+    """A line, with the cells of a table apart."""
+    return " | ".join(cell for each in line.split("\t") if (cell := " ".join(each.split())))
 
 
 class _Reader(HTMLParser):

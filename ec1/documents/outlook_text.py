@@ -1,24 +1,28 @@
 """The text of an Outlook mail that is in HTML alone, as programs other than Outlook save it: kreuzberg 4.10 reads such
-a body only where it is stored as characters, and Exchange stores bytes ([MS-OXPROPS], `PidTagHtml`).
+a body only where it is stored as characters, and takes no more than the tags out of it. Exchange stores bytes
+([MS-OXPROPS], `PidTagHtml`).
 """
 
 import io
 
 import olefile
 
-from ec1.documents.markup import html_text
+from ec1.documents.markup import html_text, strip_html
 
-_HTML = "__substg1.0_10130102"
-_OTHER_BODIES = ("1000001F", "1000001E", "10090102", "1013001F", "1013001E")
+_PLAIN = ("__substg1.0_1000001F", "__substg1.0_1000001E")
+_BYTES, _CHARACTERS = ("__substg1.0_10130102", "__substg1.0_1013001E"), "__substg1.0_1013001F"
 _BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 def html_body(data: bytes) -> str:
-    """What a mail says in HTML alone; empty if it has another body, or cannot be read."""
+    """What a mail says in HTML; empty if it says it in plain text, too, or cannot be read."""
     try:
         with olefile.OleFileIO(io.BytesIO(data)) as mail:
-            if not mail.exists(_HTML) or any(mail.exists(f"__substg1.0_{each}") for each in _OTHER_BODIES):
+            if any(map(mail.exists, _PLAIN)):
                 return ""
-            return html_text(mail.openstream(_HTML).read())
+            if mail.exists(_CHARACTERS):
+                return strip_html(mail.openstream(_CHARACTERS).read().decode("utf-16-le", "replace"))
+            found = next(filter(mail.exists, _BYTES), None)
+            return html_text(mail.openstream(found).read()) if found else ""
     except _BROKEN:
         return ""

@@ -21,9 +21,10 @@ from debian import program
 from outlook import mail_with
 from pydantic import ValidationError
 
-from ec1.documents.convert import MEDIA_TYPES, Converter, NoConverterError, _line
+from ec1.documents.convert import Converter, NoConverterError, _line
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.limits import PAGE_DONE
+from ec1.documents.media_types import MEDIA_TYPES
 from ec1.documents.parse import Document, parse_document
 from ec1.documents.reader import DocumentReader
 from ec1.documents.settings import ConversionSettings, DocumentSettings
@@ -362,11 +363,11 @@ _FIELDS = """/FT/Tx/T(f1_01)/TU(Name of the applicant:)/V(Ines Duarte)
 
 def a_form(fields: Sequence[str] = _FIELDS, text: str = "Application") -> bytes:
     numbers = range(6, 6 + len(fields))
-    content = f"BT /F 12 Tf 9 200 Td ({text}) Tj ET"
+    content = f"BT /F 12 Tf 9 9 Td ({text}) Tj ET"
     objects = [
         f"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[{(kids := ' '.join(f'{n} 0 R' for n in numbers))}]>>>>",
         "<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>/Annots[{kids}]>>",
+        f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>/Annots[{kids}]>>",
         f"<</Length {len(content)}>>stream\n{content}\nendstream",
         "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
         *(f"<</Type/Annot/Subtype/Widget/Rect[9 9 200 29]{field}>>" for field in fields),
@@ -420,4 +421,4 @@ def test_scanned_pages_with_a_note_are_refused_as_scanned(converter: Converter) 
 )
 def test_the_body_of_an_outlook_mail_is_read_once(bodies: dict[str, bytes], text: str, converter: Converter) -> None:
     mail = mail_with({}, {"0037001F": "Offer".encode("utf-16-le"), **bodies})
-    assert parse("a.msg", mail, converter).text == f"**Subject**: Offer\n\n{text}"
+    assert parse("a.msg", mail, converter).text == f"Subject: Offer\n\n{text}"

@@ -148,7 +148,7 @@ class TestContact:
                 "edge_entities": [1],
             }
         )
-        assert document.text == "Card\nMaria Alvarez & Sons\nVancouver <BC>\nTel 555\nseen"
+        assert document.text == "Card\nMaria Alvarez & Sons\nVancouver <BC>\nTel | 555\nseen"
         assert document.metadata == {"filename": "card.html", "destination_archive": "people"}
 
     @pytest.mark.parametrize(

@@ -454,6 +454,19 @@ def test_a_mailbox_of_broken_mails_gives_what_can_be_read(tmp_path: Path) -> Non
         assert any(said in text for text in texts), said
 
 
+def test_files_are_taken_out_of_a_mail_whatever_they_are_called(tmp_path: Path) -> None:
+    """After a name in an encoding that nobody knows the other files were lost, and so was one without a name."""
+    mail = EmailMessage()
+    mail.set_content("See the files.")
+    for name in ("first.txt", "last.txt"):
+        mail.add_attachment(f"The {name}.", filename=name)
+    mail.add_attachment(written.pdf("From the scanner."), maintype="application", subtype="pdf")
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    (night.root / "a.eml").write_bytes(mail.as_bytes().replace(b'"first.txt"', b'"=?x-none?Q?first?=.txt"'))
+    assert sorted(night.paths()) == ["a.eml", "a.eml/first.txt", "a.eml/last.txt", "a.eml/part-5.pdf"]
+    assert night.text("a.eml/part-5.pdf") == "From the scanner."
+
+
 def _plain(number: int) -> bytes:
     return f"From: a@example.org\nSubject: {number}\n\nBody {number}.\n\n".encode()
 

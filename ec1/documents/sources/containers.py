@@ -25,14 +25,13 @@ from typing import Any
 
 import olefile
 
+from ec1.documents.mail_text import BROKEN_MAIL, file_name
+from ec1.documents.media_types import MEDIA_TYPES
 from ec1.documents.sources.cards import contacts
 from ec1.documents.sources.source import Item
 from ec1.errors import RejectedError
 
-_BROKEN_MAIL = (
-    *(ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError),
-    *(mailbox.Error, struct.error),
-)
+_BROKEN_MAIL = (*BROKEN_MAIL, OSError, mailbox.Error, struct.error)
 _BROKEN_ZIP = (
     *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, ValueError, RuntimeError),
     struct.error,
@@ -41,6 +40,8 @@ _BROKEN_ZIP = (
 _END, _LARGE_END, _TAIL = b"PK\5\6", b"PK\6\6", 2**16 + 128
 _ENTRY_BYTES = 1024
 """A generous entry of a ZIP archive's directory."""
+# Of files that are attached without a name, as scanners and fax machines send them.
+_SUFFIXES = {each: suffix for suffix, each in reversed(MEDIA_TYPES.items()) if not each.startswith("text/")}
 # The properties of an attachment in an Outlook mail: its names, long and short, and its bytes ([MS-OXMSG] 2.2.2).
 _ATTACHMENT, _BYTES = "__attach_version1.0_#", "__substg1.0_37010102"
 _NAMES = {
@@ -148,7 +149,7 @@ class Container(contextlib.ExitStack):
             message = email.message_from_bytes(data, policy=email.policy.compat32)
             for number, part in enumerate(_parts(message), 1):
                 if (payload := _attachment(part)) is not None:
-                    name = _name(part) or f"part-{number}.eml"
+                    name = _name(part) or f"part-{number}{_SUFFIXES.get(part.get_content_type(), '')}"
                     yield self._attachment_of(name, payload)
         except _BROKEN_MAIL as error:
             _raise_if_the_disks(error)
@@ -213,7 +214,7 @@ def _attachment(part: email.message.Message) -> bytes | None:
     if part.get_content_type() == "message/rfc822":
         inner = part.get_payload(0) if part.is_multipart() else None
         return inner.as_bytes() if isinstance(inner, email.message.Message) else None
-    if part.is_multipart() or _name(part) is None:
+    if part.is_multipart() or (_name(part) is None and part.get_content_type() not in _SUFFIXES):
         return None
     payload = part.get_payload(decode=True)
     return payload if isinstance(payload, bytes) else None
@@ -221,10 +222,7 @@ def _attachment(part: email.message.Message) -> bytes | None:
 
 def _name(part: email.message.Message) -> str | None:
     """A part's file name, as a name and not as a place."""
-    name = part.get_filename()
-    if name is None:
-        return None
-    return _last_part(str(email.header.make_header(email.header.decode_header(name)))) or None
+    return _last_part(file_name(part) or "") or None
 
 
 def _outlook_name(mail: Any, folder: str) -> str:
