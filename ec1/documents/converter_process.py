@@ -31,6 +31,8 @@ _CAPTIONS = {"text/vtt": "vtt", "application/x-subrip": "srt"}
 _MAIL, _OUTLOOK = "message/rfc822", "application/vnd.ms-outlook"
 _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
+# A drawing in a book, written out as text: thousands of letters that say nothing.
+_DRAWING = re.compile(r"!\[([^\]]*)\]\(data:[^()\s]*\)")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
 _SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
 _MAX_CHARACTERS = 50_000_000
@@ -105,8 +107,9 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
             headers, _, body = found.content.partition("\n\n")
             return {"title": _title(found.metadata), "parts": [["", f"{headers}\n\n{html_body(data) or body}"]]}
         parts = _sheets(found.content, found.metadata)
-        if media_type != _BOOK:  # Of a book it escapes nothing.
-            parts = [[place, _unescaped(text)] for place, text in parts]
+        # Of a book it escapes nothing.
+        plain = _without_drawings if media_type == _BOOK else _unescaped
+        parts = [[place, plain(text)] for place, text in parts]
         if media_type == _WORD:
             parts = [[place, with_references(text)] for place, text in parts]
         parts += beside(file, "\n".join(text for _, text in parts))
@@ -187,6 +190,10 @@ def _with_picture(data: bytes, number: int, text: str, languages: Sequence[str])
     sys.stdout.buffer.write(PAGE_DONE)
     sys.stdout.buffer.flush()
     return max(text, recognised.get(f"page {number}", ""), key=lambda each: len(each.strip()))
+
+
+def _without_drawings(text: str) -> str:
+    return _DRAWING.sub(r"\1", text)
 
 
 def _unescaped(text: str) -> str:

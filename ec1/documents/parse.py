@@ -45,6 +45,9 @@ _FENCE = re.compile(r"---[ \t]*\n")
 _CLOSING_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
 _YAML_TITLE = re.compile(r"^title:[ \t]+(\S.*)$", re.MULTILINE)
+# A picture that is written out in the text, as Google Docs exports Markdown: no word is that long.
+_WRITTEN_OUT = re.compile(r"[A-Za-z0-9+/=_-]{1000,}")
+_LETTERS_OF_BYTES = 12
 _DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
 
 
@@ -100,7 +103,7 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
     else:
         text, metadata = clean(text), {}
         title = _first(found.strip("'\" ") for found in _matches(_YAML_TITLE, text))
-    text = text.strip()
+    text = _WRITTEN_OUT.sub(_word, text).strip()
     head, others = fields.lines(metadata), fields.others(metadata, text)
     if not (head + others + text).strip():
         raise RejectedError("no text")
@@ -122,7 +125,7 @@ def _converted(key: DocumentKey, data: bytes, suffix: str, converter: Converter)
     empty: list[str] = []
     start = 0
     for place, part in found.parts:
-        cleaned = clean(part).strip()
+        cleaned = _WRITTEN_OUT.sub(_word, clean(part)).strip()
         if not cleaned:
             empty += [place] if place else []
             continue
@@ -135,6 +138,11 @@ def _converted(key: DocumentKey, data: bytes, suffix: str, converter: Converter)
         raise RejectedError("no text")
     title = (clean(found.title).strip() or text.split("\n", 1)[0].strip("# "))[:_TITLE_CHARACTERS]
     return Document(key, title, text, places=tuple(places), empty=tuple(empty))
+
+
+def _word(long: re.Match[str]) -> str:
+    """A long run of letters as it is, but if it is of many: of those in which bytes are written."""
+    return long[0] if len(set(long[0])) < _LETTERS_OF_BYTES else ""
 
 
 def _front_matter(text: str) -> tuple[dict[str, Any], str]:

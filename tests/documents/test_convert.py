@@ -422,3 +422,9 @@ def test_scanned_pages_with_a_note_are_refused_as_scanned(converter: Converter) 
 def test_the_body_of_an_outlook_mail_is_read_once(bodies: dict[str, bytes], text: str, converter: Converter) -> None:
     mail = mail_with({}, {"0037001F": "Offer".encode("utf-16-le"), **bodies})
     assert parse("a.msg", mail, converter).text == f"Subject: Offer\n\n{text}"
+
+
+def test_a_drawing_in_a_book_is_not_read_as_letters(converter: Converter) -> None:
+    drawing = f'Ann Lee.</p><svg xmlns="http://www.w3.org/2000/svg"><path d="{"M 1 2 " * 500}"/></svg><p>Bo Wu.'
+    text = parse("a.epub", written.book(drawing), converter).text
+    assert "Ann Lee." in text and "Bo Wu." in text and len(text) < 100
