@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from ec1.documents.markup import without_markup
 from ec1.documents.text import clean
 
 
@@ -190,7 +191,8 @@ def _text(value: object, most: int = _MAX_CHARACTERS) -> str:
         value = str(value) if abs(value) < 10**18 else ""
     if not isinstance(value, str) or len(value) > most:
         return ""
-    return " ".join(_MARKDOWN_LINK.sub(r"\1", _WIKI_LINK.sub(_linked, clean(value))).split())
+    text = clean(without_markup(value))
+    return " ".join(_MARKDOWN_LINK.sub(r"\1", _WIKI_LINK.sub(_linked, text)).split())
 
 
 def _linked(link: re.Match[str]) -> str:

@@ -24,9 +24,9 @@ _UNSEEN = frozenset({"script", "style"})
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 
 
-def looks_like_html(text: str) -> bool:
-    """Whether a text begins as HTML does, without being said to be."""
-    return _LOOKS_LIKE_HTML.search(text[:_HEAD]) is not None
+def without_markup(text: str) -> str:
+    """A text, or what a reader would see where it begins as HTML does."""
+    return strip_html(text) if _LOOKS_LIKE_HTML.search(text[:_HEAD]) else text
 
 
 def html_text(data: bytes, charset: str = "") -> str:

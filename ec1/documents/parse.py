@@ -7,6 +7,7 @@ once.
 
 import binascii
 import hashlib
+import html
 import json
 import re
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEv
 from ec1.documents import fields
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
-from ec1.documents.markup import html_text, looks_like_html, strip_html
+from ec1.documents.markup import html_text, without_markup
 from ec1.documents.passages import holds_turns, is_conversation, passages
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.text import clean, decode
@@ -51,6 +52,8 @@ _LETTERS_OF_BYTES = 12
 _DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
 
 
+# CommonMark 0.31, 2.4 and 2.5: a backslash before a sign, and an entity.
+_MARKUP = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -90,15 +93,16 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
     suffix = PurePosixPath(key.path).suffix.lower()
     if suffix in CONVERTED:
         return _converted(key, data, suffix, converter or _default_converter())
-    html = suffix in (".html", ".htm")
-    text = html_text(data) if html else decode(data)
+    is_html = suffix in (".html", ".htm")
+    text = html_text(data) if is_html else decode(data)
     del data
     if suffix == ".json":
         title, text, metadata = _contact(text)
-    elif html:
+    elif is_html:
         title, text, metadata = "", clean(text), {}
     elif suffix in (".md", ".markdown"):
         metadata, text = _front_matter(clean(text))
+        text = clean(_MARKUP.sub(_meant, text))
         title = _first(_strings([metadata.get("title")]), _matches(_HEADING, text))
     else:
         text, metadata = clean(text), {}
@@ -138,6 +142,11 @@ def _converted(key: DocumentKey, data: bytes, suffix: str, converter: Converter)
         raise RejectedError("no text")
     title = (clean(found.title).strip() or text.split("\n", 1)[0].strip("# "))[:_TITLE_CHARACTERS]
     return Document(key, title, text, places=tuple(places), empty=tuple(empty))
+
+
+def _meant(markup: re.Match[str]) -> str:
+    """`Smith \\& Sons` and `Smith &amp; Sons` are Smith & Sons."""
+    return markup[0][1:] if markup[0][0] == "\\" else html.unescape(markup[0])
 
 
 def _word(long: re.Match[str]) -> str:
@@ -194,7 +203,7 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
         metadata.setdefault("title", metadata.pop("name"))
     for name in ("corpus", "body", "text"):
         value = record.get(name)
-        if isinstance(value, str) and (found := clean(value).strip()):
+        if isinstance(value, str) and (found := clean(without_markup(value)).strip()):
             return title, found, metadata
     file = record.get("file")
     says = fields.lines(metadata) or fields.others(metadata, "")
@@ -246,15 +255,15 @@ def _payload(uri: str, filename: str) -> str:
         raise RejectedError(".file.data is not a valid data URI") from None
     if "base64" in parameters:
         data = _base64(data)
-    html = media_type in ("text/html", "application/xhtml+xml") or filename.lower().endswith((".html", ".htm"))
+    is_html = media_type in ("text/html", "application/xhtml+xml") or filename.lower().endswith((".html", ".htm"))
     charset = next(
         (part.removeprefix("charset=").strip("\"'") for part in parameters if part.startswith("charset=")), ""
     )
     try:
-        text = html_text(data, charset) if html else decode(data, charset)
+        text = html_text(data, charset) if is_html else decode(data, charset)
     except RejectedError as error:
         raise RejectedError(f".file.data ({media_type or 'no media type'}): {error}") from None
-    return strip_html(text) if not html and looks_like_html(text) else text
+    return text if is_html else without_markup(text)
 
 
 def _base64(data: bytes) -> bytes:

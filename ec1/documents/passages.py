@@ -12,7 +12,7 @@ from typing import Any
 
 from ec1.documents import fields
 from ec1.documents.captions import is_full
-from ec1.documents.markup import looks_like_html, strip_html
+from ec1.documents.markup import without_markup
 from ec1.documents.text import clean
 
 _NESTED = 16
@@ -195,7 +195,7 @@ def _plain(key: str) -> str:
 
 
 def _cleaned(value: str) -> str:
-    return clean(strip_html(value) if looks_like_html(value) else value).strip()
+    return clean(without_markup(value)).strip()
 
 
 def _is_text(value: str) -> bool:

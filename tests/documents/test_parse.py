@@ -89,6 +89,12 @@ class TestFrontMatter:
         assert text == "Ann Lee met Bo Wu.\n\n![][image1]\n\n[image1]: <data:image/png;base64,>"
         assert text_of("x" * 999) == "x" * 999
 
+    def test_a_name_in_markdown_is_read_as_it_is_meant(self) -> None:
+        """Google Docs and Pandoc write a backslash before many signs, Notion and Confluence entities."""
+        text = "# Smith \\& Sons\n\nJos&eacute; \\[3M\\] O\\'Neil &#75;ay, AT&T; R&D &nosuch; C:\\dir x\\\\y\n"
+        assert text_of(text) == "# Smith & Sons\n\nJosé [3M] O'Neil Kay, AT&T; R&D &nosuch; C:\\dir x\\y"
+        assert text_of(text, YAML) == text.strip()
+
     def test_an_alias_bomb_costs_nothing(self) -> None:
         lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
         lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
@@ -137,6 +143,13 @@ class TestContact:
         document = contact({"name": "Jane", name: " Jane Smith, Acme\r\n", "n": 5})
         assert document.text == "name: Jane\n\nJane Smith, Acme"
         assert (document.title, document.metadata) == ("Jane", {"name": "Jane"})
+
+    def test_html_in_a_field_is_read_as_a_reader_sees_it(self) -> None:
+        """Programs for customers keep notes so."""
+        html = "<div>Met <b>Ann</b> Lee&nbsp;of</div><p>Glass &amp; Sons</p>"
+        assert contact({"body": html}).text == "Met Ann Lee of\nGlass & Sons"
+        assert contact({"name": "Ann", "notes": html}).text == "name: Ann\n\nnotes: Met Ann Lee of Glass & Sons"
+        assert contact({"body": "3 < 4 and 5 > 2 & more"}).text == "3 < 4 and 5 > 2 & more"
 
     def test_the_first_field_that_holds_text_counts(self) -> None:
         assert contact({"corpus": " ", "body": None, "text": "here"}).text == "here"
