@@ -11,7 +11,7 @@ CAPTIONS = (".vtt", ".srt")
 """Suffixes of what meeting programs write down of what was said, and when."""
 _OFFICE = (
     *(".pdf", ".docx", ".docm", ".doc", ".pptx", ".pptm", ".ppt", ".xlsx", ".xlsm", ".xls", ".odt", ".ods", ".rtf"),
-    *(".epub", ".eml", ".msg"),
+    *(".epub", ".eml", ".msg", ".mht", ".mhtml"),
 )
 CONVERTED = (*_OFFICE, *CAPTIONS, *PICTURES)
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""

@@ -17,12 +17,15 @@ from typing import Any
 import kreuzberg
 
 from ec1.documents.captions import turns
+from ec1.documents.content_type import actual_type
 from ec1.documents.form_fields import form_fields
 from ec1.documents.limits import PAGE_DONE, READY, limit_process
 from ec1.documents.mail_text import mail_text
+from ec1.documents.markup import html_text
 from ec1.documents.office_parts import beside
 from ec1.documents.outlook_text import html_body
 from ec1.documents.page_lines import paragraphs
+from ec1.documents.text import decode
 from ec1.documents.word_text import with_references, without_references
 from ec1.errors import RejectedError, one_line
 
@@ -36,7 +39,8 @@ _DRAWING = re.compile(r"!\[([^\]]*)\]\(data:[^()\s]*\)")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
 _SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
 _MAX_CHARACTERS = 50_000_000
-_TOO_LONG = f"more than {_MAX_CHARACTERS:,} characters"
+_Parts = list[list[str]]
+"""[place, text] in reading order."""
 _LITTLE_TEXT = 64
 """Characters: a scanned page often has a line of text, such as the name of the scanner's program."""
 
@@ -86,42 +90,63 @@ def _folder_of_libraries() -> str:
 
 def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[str]) -> dict[str, Any]:
     try:
-        if media_type == _PDF:
-            return _pdf(data, max_pages, languages)
-        if media_type.startswith("image/"):
-            return {"title": "", "parts": _recognised(data, media_type, languages)}
-        if media_type in _CAPTIONS:
-            return {"title": "", "parts": turns(data, _CAPTIONS[media_type])}
-        if media_type == _MAIL:
-            subject, text = mail_text(data)
-            return {"title": subject, "parts": [["", text]]} if len(text) <= _MAX_CHARACTERS else {"refused": _TOO_LONG}
-        file, data = data, without_references(data) if media_type == _WORD else data
-        # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file, and lines of a mail.
-        form = "plain" if media_type in (_OLD_WORD, _OUTLOOK) else "markdown"
-        found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format=form))
-        if len(found.content) > _MAX_CHARACTERS:
-            return {"refused": _TOO_LONG}
-        if media_type == _OLD_WORD:
-            return {"title": _title(found.metadata), "parts": [["", found.content.replace("\n", "\n\n")]]}
-        if media_type == _OUTLOOK:
-            headers, _, body = found.content.partition("\n\n")
-            return {"title": _title(found.metadata), "parts": [["", f"{headers}\n\n{html_body(data) or body}"]]}
-        parts = _sheets(found.content, found.metadata)
-        # Of a book it escapes nothing.
-        plain = _without_drawings if media_type == _BOOK else _unescaped
-        parts = [[place, plain(text)] for place, text in parts]
-        if media_type == _WORD:
-            parts = [[place, with_references(text)] for place, text in parts]
-        parts += beside(file, "\n".join(text for _, text in parts))
+        title, parts = _read(data, media_type, max_pages, languages)
         if sum(len(text) for _, text in parts) > _MAX_CHARACTERS:
-            return {"refused": _TOO_LONG}
-        return {"title": _title(found.metadata), "parts": parts}
-    except kreuzberg.KreuzbergError as error:
-        return {"refused": f"not converted: {_reason(error)}"}
+            return {"refused": f"more than {_MAX_CHARACTERS:,} characters"}
+        return {"title": title, "parts": parts}
     except RejectedError as error:
         return {"refused": str(error)}
     except MemoryError:
         return {"refused": "not converted: it takes more memory than documents.conversion.max_memory_mb"}
+
+
+def _read(data: bytes, media_type: str, max_pages: int, languages: Sequence[str]) -> tuple[str, _Parts]:
+    """Title and parts of a file of this type, or of an Office file as what it is by its content. Raises RejectedError
+    with the reason."""
+    try:
+        return _read_as(data, media_type, max_pages, languages)
+    except kreuzberg.KreuzbergError as error:
+        if (actual := actual_type(data, media_type)) is None:
+            raise RejectedError(f"not converted: {_reason(error)}") from None
+    try:
+        return _read_as(data, actual, max_pages, languages)
+    except kreuzberg.KreuzbergError as error:
+        raise RejectedError(f"not converted: {_reason(error)}; by its content it is {actual}") from None
+
+
+def _read_as(data: bytes, media_type: str, max_pages: int, languages: Sequence[str]) -> tuple[str, _Parts]:
+    if media_type == _PDF:
+        return _pdf(data, max_pages, languages)
+    if media_type.startswith("image/"):
+        return "", _recognised(data, media_type, languages)
+    if media_type in _CAPTIONS:
+        return "", turns(data, _CAPTIONS[media_type])
+    if media_type.startswith("text/"):
+        return "", [["", html_text(data) if media_type == "text/html" else decode(data)]]
+    if media_type == _MAIL:
+        subject, text = mail_text(data)
+        return subject, [["", text]]
+    return _office(data, media_type)
+
+
+def _office(data: bytes, media_type: str) -> tuple[str, _Parts]:
+    file, data = data, without_references(data) if media_type == _WORD else data
+    # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file, and lines of a mail.
+    form = "plain" if media_type in (_OLD_WORD, _OUTLOOK) else "markdown"
+    found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format=form))
+    title, content = _title(found.metadata), found.content
+    if media_type == _OLD_WORD:
+        return title, [["", content.replace("\n", "\n\n")]]
+    if media_type == _OUTLOOK:
+        headers, _, body = content.partition("\n\n")
+        return title, [["", f"{headers}\n\n{html_body(data) or body}"]]
+    parts = _sheets(content, found.metadata)
+    # Of a book it escapes nothing.
+    plain = _without_drawings if media_type == _BOOK else _unescaped
+    parts = [[place, plain(text)] for place, text in parts]
+    if media_type == _WORD:
+        parts = [[place, with_references(text)] for place, text in parts]
+    return title, parts + beside(file, "\n".join(text for _, text in parts))
 
 
 def _config(**settings: Any) -> kreuzberg.ExtractionConfig:
@@ -131,7 +156,7 @@ def _config(**settings: Any) -> kreuzberg.ExtractionConfig:
     return config
 
 
-def _recognised(data: bytes, media_type: str, languages: Sequence[str], **of: Any) -> list[list[str]]:
+def _recognised(data: bytes, media_type: str, languages: Sequence[str], **of: Any) -> _Parts:
     """The text in pictures, by page where there are pages. Raises KreuzbergError for a language that is not here."""
     # What no page can have in it.
     mark = f"<!-- {secrets.token_hex(8)} "
@@ -155,25 +180,24 @@ def _recognised(data: bytes, media_type: str, languages: Sequence[str], **of: An
     return [["", paragraphs(first)], *([f"page {number}", paragraphs(text)] for number, _, text in numbered)]
 
 
-def _pdf(data: bytes, max_pages: int, languages: Sequence[str] = ()) -> dict[str, Any]:
+def _pdf(data: bytes, max_pages: int, languages: Sequence[str]) -> tuple[str, _Parts]:
     # Plain: kreuzberg's Markdown takes the first line of a page for a running header, and drops it.
     by_page = kreuzberg.PageConfig(extract_pages=True)
     notes = kreuzberg.PdfConfig(extract_annotations=True)
     found = kreuzberg.extract_bytes_sync(data, _PDF, config=_config(pages=by_page, pdf_options=notes))
     pages = found.pages or []
     if len(pages) > max_pages:
-        return {"refused": _TOO_MANY_PAGES.format(len(pages), max_pages)}
+        raise RejectedError(_TOO_MANY_PAGES.format(len(pages), max_pages))
     parts = [[f"page {page['page_number']}", paragraphs(page["content"])] for page in pages]
     if languages:
         parts = [[place, _with_picture(data, number, text, languages)] for number, (place, text) in enumerate(parts, 1)]
     if not any(text.strip() for _, text in parts):
         how = "nor in pictures of it" if languages else "scanned, perhaps; documents.conversion.ocr reads pictures"
-        return {"refused": f"no text in {len(pages)} pages: {how}"}
-    parts += form_fields(data) + _notes(found.annotations or ())
-    return {"title": _title(found.metadata), "parts": parts}
+        raise RejectedError(f"no text in {len(pages)} pages: {how}")
+    return _title(found.metadata), parts + form_fields(data) + _notes(found.annotations or ())
 
 
-def _notes(annotations: Sequence[Any]) -> list[list[str]]:
+def _notes(annotations: Sequence[Any]) -> _Parts:
     """What was written onto pages, by page. Apart from their text: a scanned page with a note is not read."""
     by_page: dict[int, list[str]] = {}
     for each in annotations:
@@ -201,7 +225,7 @@ def _unescaped(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
-def _sheets(text: str, metadata: Any) -> list[list[str]]:
+def _sheets(text: str, metadata: Any) -> _Parts:
     """A workbook's sheets, each with its name as the place; anything else is one part without a place."""
     names = set(metadata.get("sheet_names") or ())
     starts = [match for match in _SHEET.finditer(text) if match[1] in names]

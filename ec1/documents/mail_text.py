@@ -19,6 +19,8 @@ from ec1.errors import RejectedError, one_line
 BROKEN_MAIL = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What the standard library raises for bytes that are no mail."""
 _FIELDS = ("Subject", "From", "To", "Cc", "Bcc", "Date")
+_NO_WORDS = frozenset({"text/css", "text/javascript"})
+"""Beside the page, in a web page that a browser saved."""
 _MUCH_MORE = 2
 """Times the words of the plain text: what a mail says in HTML alone, beside `Please view this message in HTML`."""
 
@@ -81,7 +83,7 @@ def _said(part: email.message.Message, *, is_whole: bool = False) -> str:
         return "\n\n".join(text for each in inner if (text := _said(each).strip()))
     payload = part.get_payload(decode=True)
     # What says that it has parts and has none is text, too.
-    if not kind.startswith(("text/", "multipart/")) or not isinstance(payload, bytes):
+    if not kind.startswith(("text/", "multipart/")) or kind in _NO_WORDS or not isinstance(payload, bytes):
         return ""
     if not is_whole and file_name(part) is not None:
         return ""

@@ -14,7 +14,7 @@ MEDIA_TYPES = {
     ".ods": f"{_OPEN_DOCUMENT}.spreadsheet",
     ".rtf": "application/rtf",
     ".epub": "application/epub+zip",
-    ".eml": "message/rfc822",
+    **dict.fromkeys((".eml", ".mht", ".mhtml"), "message/rfc822"),
     ".msg": "application/vnd.ms-outlook",
     ".vtt": "text/vtt",
     ".srt": "application/x-subrip",

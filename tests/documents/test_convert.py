@@ -18,7 +18,7 @@ import fpdf
 import pytest
 import written
 from debian import program
-from outlook import mail_with
+from outlook import compound, mail_with
 from pydantic import ValidationError
 
 from ec1.documents.convert import Converter, NoConverterError, _line
@@ -422,6 +422,52 @@ def test_scanned_pages_with_a_note_are_refused_as_scanned(converter: Converter) 
 def test_the_body_of_an_outlook_mail_is_read_once(bodies: dict[str, bytes], text: str, converter: Converter) -> None:
     mail = mail_with({}, {"0037001F": "Offer".encode("utf-16-le"), **bodies})
     assert parse("a.msg", mail, converter).text == f"Subject: Offer\n\n{text}"
+
+
+PAGE = b"<html><body><table><tr><td>Ann Lee</td><td>Glass Ltd</td></tr></table></body></html>"
+IN_A_MAIL = (
+    b"Date: Mon, 1 Jan 2026 12:00:00 +0000\nMessage-ID: <1>\nSubject: Exported\nMIME-Version: 1.0\n"
+    b"Content-Type: multipart/related; boundary=x\n\n--x\nContent-Type: text/html\n\n" + PAGE + b"\n"
+    b"--x\nContent-Type: text/css\n\nbody { color: red }\n--x--\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "text"),
+    [
+        ("rtf.doc", written.EACH["a.rtf"], written.TEXT),
+        ("new.doc", written.EACH["a.docx"], written.TEXT),
+        ("old.docx", written.EACH["a.doc"], f"Minutes\n\n{written.TEXT}"),
+        ("page.doc", PAGE, "Ann Lee | Glass Ltd"),
+        ("text.doc", b"Ann Lee of Glass Ltd", "Ann Lee of Glass Ltd"),
+        ("table.xls", PAGE, "Ann Lee | Glass Ltd"),
+        ("tabs.xls", b"Name\tFirm\nAnn Lee\tGlass Ltd", "Name\tFirm\nAnn Lee\tGlass Ltd"),
+        ("new.ppt", written.EACH["a.pptx"], f"## Plan\n\n{written.TEXT}"),
+        ("portable.docx", written.EACH["a.pdf"], written.TEXT),
+        *(
+            (name, IN_A_MAIL, "Subject: Exported\nDate: Mon, 1 Jan 2026 12:00:00 +0000\n\nAnn Lee | Glass Ltd")
+            for name in ("confluence.doc", "saved.mhtml")
+        ),
+    ],
+)
+def test_an_office_file_is_read_as_what_it_is(name: str, data: bytes, text: str, converter: Converter) -> None:
+    """Programs write all of these, and Office opens them; they were refused as broken files of the other kind."""
+    assert parse(name, data, converter).text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("torn.doc", written.EACH["a.docx"][:-200], r"not converted: DOCX parsing failed.*; by its content it is"),
+        ("page.docx", PAGE, "not converted: DOCX parsing failed"),
+        ("page.pdf", PAGE, "not converted: Invalid PDF"),
+        ("locked.docx", compound({}, {"EncryptedPackage": b"x" * 99}), "^not converted: encrypted$"),
+        ("bytes.doc", bytes(range(256)) * 9, "not converted|binary"),
+    ],
+)
+def test_what_it_is_by_its_content_is_said(name: str, data: bytes, reason: str, converter: Converter) -> None:
+    with pytest.raises(RejectedError, match=reason):
+        parse(name, data, converter)
 
 
 def test_a_drawing_in_a_book_is_not_read_as_letters(converter: Converter) -> None:

@@ -137,7 +137,7 @@ def files() -> dict[str, tuple[bytes, str]]:
         "climbs.docx": (written.zipped({**_unzipped(DOCX), "../../../../tmp/ec1-was-here": b"x"}), EITHER),
         "truncated.docx": (DOCX[:-200], NOT),
         "no-body.docx": (written.zipped({"[Content_Types].xml": OFFICE.encode()}), NOT),
-        "is-a-pdf.docx": (PDF, NOT),
+        "is-a-pdf.docx": (PDF, READ),
         "zip-of-zips.docx": (_nested_zip(3), NOT),
         "is-text.docx": (b"Ann Lee of Glass Ltd", NOT),
         "wide.xlsx": (written.workbook(One=[tuple(range(2000))] * 20), EITHER),

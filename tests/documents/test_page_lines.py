@@ -20,8 +20,8 @@ def read(write: Callable[[fpdf.FPDF], object]) -> str:
     page.set_font("Times", size=11)
     page.add_page()
     write(page)
-    found = _pdf(bytes(page.output()), 10)
-    return str(found["parts"][0][1])
+    _, ((_, text),) = _pdf(bytes(page.output()), 10, ())
+    return text
 
 
 def lines(*text: str) -> str:
