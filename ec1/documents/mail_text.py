@@ -29,7 +29,7 @@ def mail_text(data: bytes) -> tuple[str, str]:
     """A mail's subject, and its text: a line for each header that a reader sees, then what it says. Attached mails and
     files are not part of it. Raises RejectedError for bytes that are no mail."""
     try:
-        message = email.message_from_bytes(data, policy=email.policy.compat32)
+        message = message_of(data)
         headers = [(name, _values(message, name)) for name in _FIELDS]
         body = _said(message, is_whole=True)
     except BROKEN_MAIL as error:
@@ -38,6 +38,12 @@ def mail_text(data: bytes) -> tuple[str, str]:
         raise RejectedError("not converted: not a mail, it has no headers")
     head = "\n".join(f"{name}: {value}" for name, value in headers if value)
     return dict(headers)["Subject"], f"{head}\n\n{body}"
+
+
+def message_of(data: bytes) -> email.message.Message:
+    """A mail with its parts. Raises one of `BROKEN_MAIL`."""
+    # Editors and scripts leave a byte-order mark or an empty line before the first header.
+    return email.message_from_bytes(data.lstrip(b"\xef\xbb\xbf\r\n"), policy=email.policy.compat32)
 
 
 def file_name(part: email.message.Message) -> str | None:

@@ -35,6 +35,11 @@ def test_headers_stand_first_each_in_a_line() -> None:
     )
 
 
+@pytest.mark.parametrize("before", [b"\xef\xbb\xbf", b"\r\n\n", b"From ann@example.org Mon Jan  1 00:00:00 2026\n"])
+def test_what_stands_before_the_headers_hides_none(before: bytes) -> None:
+    assert mail_text(before + HEAD + b"\nHello.") == ("Offer", f"{HEAD.decode()}\nHello.")
+
+
 def test_lines_stay_lines() -> None:
     """All of a paragraph were joined: `Ann Lee Harbour Lines Lisbon` was one name."""
     text = "Dear Tom,\n\nthe offer stands.\n\nAnn Lee\nHarbour Lines\nLisbon\n> You wrote"

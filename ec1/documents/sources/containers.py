@@ -7,9 +7,7 @@ mail `email`'s, and Outlook's compound files are `olefile`'s; what comes out is 
 """
 
 import contextlib
-import email
 import email.message
-import email.policy
 import errno
 import hashlib
 import json
@@ -25,7 +23,7 @@ from typing import Any
 
 import olefile
 
-from ec1.documents.mail_text import BROKEN_MAIL, file_name
+from ec1.documents.mail_text import BROKEN_MAIL, file_name, message_of
 from ec1.documents.media_types import MEDIA_TYPES
 from ec1.documents.sources.cards import contacts
 from ec1.documents.sources.source import Item
@@ -146,7 +144,7 @@ class Container(contextlib.ExitStack):
         if b"multipart/" not in data.lower():
             return
         try:
-            message = email.message_from_bytes(data, policy=email.policy.compat32)
+            message = message_of(data)
             for number, part in enumerate(_parts(message), 1):
                 if (payload := _attachment(part)) is not None:
                     name = _name(part) or f"part-{number}{_SUFFIXES.get(part.get_content_type(), '')}"
