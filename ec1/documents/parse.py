@@ -31,6 +31,8 @@ from ec1.documents.text import clean, decode
 from ec1.errors import RejectedError
 from ec1.streams import CONVERTED
 
+TEXTS_VERSION = 2
+"""Raise this when files that no library converts give another text for the same bytes."""
 # A longer block is not front matter, and its YAML would take seconds.
 _FRONT_MATTER_CHARACTERS = 2**15
 _FRONT_MATTER_DEPTH = 16

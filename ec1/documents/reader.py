@@ -68,6 +68,17 @@ class DocumentReader:
             return False
         return self._converter.differs(data, PurePosixPath(key.path).suffix.lower(), content_sha256, before)
 
+    def reads_otherwise(self, key: DocumentKey, content_sha256: str, characters: int | None) -> bool:
+        """Whether a version of a text file is not a document of so many characters (None: was refused); False if it is
+        gone."""
+        try:
+            found = len(self.read(key, content_sha256).text)
+        except DeferredError:
+            return False
+        except RejectedError:
+            return characters is not None
+        return characters != found
+
     def drop_earlier_conversions(self) -> None:
         """Remove the texts that earlier converters gave."""
         if self._converter is not None:

@@ -9,7 +9,6 @@ from ec1.documents.parse import Document
 from ec1.documents.reader import DocumentReader
 from ec1.errors import DeferredError, RejectedError
 from ec1.graph.model import Evidence, Quote, StoredMention, clean_name
-from ec1.streams import CONVERTED
 
 
 class Quotes:
@@ -30,11 +29,11 @@ class Quotes:
         except (DeferredError, RejectedError) as error:
             return Quote(problem=str(error))
         text, first, last = document.text, evidence.start, evidence.end
-        if isinstance(evidence, StoredMention) and key.path.lower().endswith(CONVERTED):
-            # Another converter may have given another text of the same file than the one that was read.
+        if isinstance(evidence, StoredMention):
+            # An earlier version may have read another text out of the same file.
             found = _place(text, evidence.name, first, last)
             if found is None:
-                return Quote(problem="another converter reads this file otherwise: it has to be read again")
+                return Quote(problem="this version reads the file otherwise: it has to be read again")
             first, last = found
         start, end = sentence_at(text, first, last)
         return Quote(text[start:first], text[first:last], text[last:end], place=document.place_at(first))

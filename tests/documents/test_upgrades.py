@@ -14,6 +14,7 @@ from debian import program
 from ec1.documents import convert
 from ec1.documents.convert import CONVERTER_VERSION, Converter
 from ec1.documents.ledger import DocumentKey, Fingerprints, LedgerEntry, Status
+from ec1.documents.parse import TEXTS_VERSION
 from ec1.documents.reader import DocumentReader
 from ec1.documents.refresh import FingerprintPolicy, plan_refresh
 from ec1.documents.settings import ConversionSettings, DocumentSettings
@@ -27,6 +28,10 @@ PAGES = (
     "Ruth Haldane of Baltic Timber met nobody.",
     "Much later, Ruth Haldane signed.",
 )
+
+
+def unknown(fingerprint: str, content: str) -> int:
+    return 0
 
 
 class Documents:
@@ -58,14 +63,14 @@ class Documents:
         assert place is not None
         place.write_bytes(place.read_bytes().replace(b"signed", text.encode()))
         monkeypatch.setattr(convert, "CONVERTER_VERSION", version)
-        note_upgrade(self.state, self.ledger, self.reader, "limits")
+        note_upgrade(self.state, self.ledger, self.reader, "limits", unknown)
         assert not (self.kept / before).exists(), "what the converter before gave is of no use any more"
 
 
 @pytest.fixture
 def documents(tmp_path: Path) -> Iterator[Documents]:
     found = Documents(tmp_path)
-    note_upgrade(found.state, found.ledger, found.reader, "limits")
+    note_upgrade(found.state, found.ledger, found.reader, "limits", unknown)
     assert changed_contents(found.state) == {}, "a first night has nothing to compare with"
     yield found
     found.converter.close()
@@ -75,7 +80,7 @@ def test_an_upgrade_marks_what_it_changes(documents: Documents, monkeypatch: pyt
     documents.upgraded(monkeypatch, "next", "wrote")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
     # The night after, it is still that one.
-    note_upgrade(documents.state, documents.ledger, documents.reader, "limits")
+    note_upgrade(documents.state, documents.ledger, documents.reader, "limits", unknown)
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}
     documents.upgraded(monkeypatch, "after next", "signed")
     assert changed_contents(documents.state) == {documents.sha256[ONE]: "next"}, "as the one before read it"
@@ -91,7 +96,7 @@ def test_an_upgrade_waits_for_a_night_that_can_convert(documents: Documents, mon
     place.write_bytes(b'{"title": "", "parts": [["", "Ruth Haldane signed."]]}\n')
     before, noted = convert.CONVERTER_VERSION, documents.state.read_bytes()
     monkeypatch.setattr(convert, "CONVERTER_VERSION", "next")
-    note_upgrade(documents.state, documents.ledger, documents.reader, "limits")
+    note_upgrade(documents.state, documents.ledger, documents.reader, "limits", unknown)
     assert documents.state.read_bytes() == noted and (documents.kept / before).exists()
 
 
@@ -112,7 +117,7 @@ def test_what_changed_is_read_again_by_the_policy(
 
 def test_what_was_kept_and_is_gone_counts_as_changed(documents: Documents) -> None:
     documents.state.write_text(documents.state.read_text().replace(CONVERTER_VERSION, "before"))
-    note_upgrade(documents.state, documents.ledger, documents.reader, "limits")
+    note_upgrade(documents.state, documents.ledger, documents.reader, "limits", unknown)
     assert set(changed_contents(documents.state)) == {documents.sha256[ONE], documents.sha256[TWO]}
 
 
@@ -124,12 +129,12 @@ def test_another_limit_lets_in_what_one_refused(documents: Documents) -> None:
     with_status(ONE, Status.REJECTED, "9 pages are more than documents.conversion.max_pages (5)")
     with_status(TWO, Status.REJECTED, "not converted: it is encrypted")
     with_status(NOTE, Status.QUARANTINED, "6 chunks, and documents.max_chunks is 2")
-    note_upgrade(documents.state, documents.ledger, documents.reader, "more")
+    note_upgrade(documents.state, documents.ledger, documents.reader, "more", unknown)
     changed = {documents.sha256[name]: f"{CONVERTER_VERSION}, limits more" for name in (ONE, NOTE)}
     assert changed_contents(documents.state) == changed
     # What was let in stays what it is; what is refused still is read again with each other limit.
     with_status(NOTE, Status.APPLIED, None)
-    note_upgrade(documents.state, documents.ledger, documents.reader, "more still")
+    note_upgrade(documents.state, documents.ledger, documents.reader, "more still", unknown)
     changed[documents.sha256[ONE]] = f"{CONVERTER_VERSION}, limits more still"
     assert changed_contents(documents.state) == changed
     settings = [
@@ -153,7 +158,7 @@ def test_recognition_that_is_switched_on_changes_pictures_only(documents: Docume
         with contextlib.suppress(RejectedError):
             documents.reader.read(each, entry.content_sha256)
     converter = Converter(ConversionSettings(ocr=("eng",)), documents.kept)
-    note_upgrade(documents.state, documents.ledger, DocumentReader(documents.root, 10**6, converter), "limits")
+    note_upgrade(documents.state, documents.ledger, DocumentReader(documents.root, 10**6, converter), "limits", unknown)
     converter.close()
     assert changed_contents(documents.state) == {sha256: f"{CONVERTER_VERSION}+pages+eng"}
 
@@ -175,3 +180,29 @@ def test_a_mention_finds_its_sentence_in_another_text(documents: Documents) -> N
     assert quoted("Ruth  HALDANE", second) == ("Ruth Haldane", "page 2", None)
     name, _, problem = quoted("Ines Duarte", first)
     assert not name and problem is not None and "has to be read again" in problem
+
+
+def test_texts_that_are_read_otherwise_are_read_again(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records, pages and notes were read on as an earlier version had read them, and quoted at other places."""
+    names = {"same.md": b"Ann Lee stays.", "longer.md": b"---\nmoderator: Bo Li\n---\nText.", "gone.md": b"x"}
+    names |= {"refused.json": b'{"Account Name": "Glass Ltd"}', "broken.json": b"{", "unknown.md": b"Who knows?"}
+    before = {"same.md": 14, "longer.md": 5, "gone.md": 1, "unknown.md": 0}
+    lengths = {}
+    for name, data in names.items():
+        (documents.root / name).write_bytes(data)
+        documents.sha256[name] = sha256 = hashlib.sha256(data).hexdigest()
+        status = Status.APPLIED if name in before else Status.REJECTED
+        key = DocumentKey("all", name)
+        documents.ledger[key] = LedgerEntry(key, name, sha256, "ledger-only f", status, "2026-06-01")
+        lengths["f", sha256] = before.get(name, 0)
+    (documents.root / "gone.md").unlink()
+
+    def characters(fingerprint: str, content: str) -> int:
+        return lengths.get((fingerprint, content), 0)
+
+    state = documents.state.read_text()
+    documents.state.write_text(state.replace(f'"texts": {TEXTS_VERSION}', '"texts": 1'))
+    for _ in range(2):
+        note_upgrade(documents.state, documents.ledger, documents.reader, "limits", characters)
+        wanted = {documents.sha256[name]: f"texts {TEXTS_VERSION}" for name in ("longer.md", "refused.json")}
+        assert changed_contents(documents.state) == wanted

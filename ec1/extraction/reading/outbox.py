@@ -60,6 +60,11 @@ class Outbox:
         result = self.get(fingerprint, content_sha256)
         return result is not None and result.status != "deferred"
 
+    def characters(self, fingerprint: str, content_sha256: str) -> int:
+        """How long the text of a unit was; 0 where that is not known."""
+        result = self.get(fingerprint, content_sha256)
+        return result.characters if result is not None else 0
+
     def put(self, result: ExtractionResult) -> None:
         """Keep a result, in one step. A complete or rejected one that is there already stays as it is."""
         known = self.get(result.fingerprint, result.content_sha256)

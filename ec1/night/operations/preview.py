@@ -137,11 +137,12 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     unread = look_at_root(deployment, home, known=bool(ledger))
     model = deployment.inference
     prepare_tokenizer(model.model, model.revision, deployment.models, home.models)
+    outbox = Outbox(home.outbox)
     if ledger:
-        note_upgrade(home.conversions, ledger, deployment.document_reader(home), deployment.documents.limits)
+        reader, limits = deployment.document_reader(home), deployment.documents.limits
+        note_upgrade(home.conversions, ledger, reader, limits, outbox.characters)
     extractor = extractor_of(deployment, home)
     fingerprints = extractor.fingerprints()
-    outbox = Outbox(home.outbox)
     listing, refresh = list_documents(
         deployment,
         home,

@@ -147,8 +147,8 @@ class DocumentNight:
         """List what changed as of the end of the night, or of `now` if that is earlier, and keep the list."""
         ledger = self._with_graph(lambda store: store.ledger())
         # Before the extractor, whose fingerprints depend on it.
-        documents = self.deployment.documents
-        note_upgrade(self.home.conversions, ledger, self.deployment.document_reader(self.home), documents.limits)
+        reader, limits = self.deployment.document_reader(self.home), self.deployment.documents.limits
+        note_upgrade(self.home.conversions, ledger, reader, limits, self.outbox.characters)
         listing = self._listed(ledger, self.night.as_of(now), now)
         listing.save(self.folder / LISTING)
         return listing
