@@ -404,7 +404,7 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
         "BEGIN:VCARD\r\nVERSION:3.0\r\nN:Lee;Ann;;Dr.;\r\nFN:Dr. Ann Lee\r\nORG:Glass\\, Sons & Co;Sales\r\n"
         "TITLE:Head of sales\r\nitem1.EMAIL;TYPE=WORK:ann@example.org\r\nTEL:+371 1\r\nTEL;TYPE=CELL:+371 2\r\n"
         "ADR:;;Quay 4;Riga;;LV-1;Latvia\r\nNOTE:Met at the mill\\nknows Bo\r\nBDAY:1980-02-03\r\n"
-        "PHOTO;ENCODING=b:AAAA\r\nREV:20261101T000000Z\r\nEND:VCARD\r\n"
+        "NICKNAME:Annie\r\nRELATED;TYPE=spouse:Cy Fox\r\nPHOTO;ENCODING=b:AAAA\r\nREV:20261101T000000Z\r\nEND:VCARD\r\n"
     )
     old = "BEGIN:VCARD\nVERSION:2.1\nN;ENCODING=QUOTED-PRINTABLE;CHARSET=UTF-8:M=C3=BCller;J=C3=B6rg\nEND:VCARD\n"
     new = (
@@ -415,7 +415,7 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
     assert sorted(map(night.text, night.paths())) == [
         "name: Dr. Ann Lee\norganization: Glass, Sons & Co\nemail: ann@example.org\nphone: +371 1; +371 2\n"
         "birth date: 1980-02-03\nstreet: Quay 4\ncity: Riga\npostcode: LV-1\n\n"
-        "about: Head of sales\nnote: Met at the mill knows Bo",
+        "about: Head of sales\nnote: Met at the mill knows Bo\n\nnickname: Annie\nrelated: Cy Fox",
         "name: Jörg Müller",
         "organization: Baltic Timber\nphone: +371-3",
     ]

@@ -18,6 +18,8 @@ _FIELDS = {
     "phone": ("tel",),
     "birth_date": ("bday",),
     "note": ("note",),
+    "nickname": ("nickname",),
+    "related": ("related", "agent", "x-abrelatednames", "x-assistant", "x-manager", "x-spouse"),
 }
 
 
