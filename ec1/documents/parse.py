@@ -104,7 +104,8 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
         title, text, metadata = "", clean(text), {}
     elif suffix in (".md", ".markdown"):
         metadata, text = _front_matter(clean(text))
-        text = clean(_MARKUP.sub(_meant, text))
+        if _MARKUP.search(text):
+            text = clean(_MARKUP.sub(_meant, text))
         title = _first(_strings([metadata.get("title")]), _matches(_HEADING, text))
     else:
         text, metadata = clean(text), {}
