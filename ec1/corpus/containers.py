@@ -19,7 +19,9 @@ from typing import Any, TypeAlias
 
 from ec1.corpus.packed import MAX_LINE_BYTES, PackedText, plain_name
 from ec1.corpus.tuples import DECODER, load_record
-from ec1.errors import InputError, RejectedError
+from ec1.documents.ledger import DocumentKey
+from ec1.documents.parse import parse_document
+from ec1.errors import DeferredError, InputError, RejectedError
 
 _BATCH = 1000
 _SPLITS = {
@@ -33,6 +35,12 @@ _KINDS = {
     ".parquet": "parquet",
 }
 _TEXT_FILES = (".txt", ".md")
+# Read as phase 1 reads them. Of a workbook's cells nobody learns to write.
+_DOCUMENTS = (
+    *(".pdf", ".docx", ".docm", ".doc", ".odt", ".rtf", ".pptx", ".pptm", ".ppt", ".epub", ".html", ".htm"),
+    *(".eml", ".msg", ".mht", ".mhtml", ".vtt", ".srt"),
+)
+_MAX_DOCUMENT_BYTES = 64 * 2**20
 _LISTS = frozenset({"data", "rows", "examples", "instances", "items", "records", "samples", "train", "dataset"})
 """Under which keys one object holds the rows of a file; an object with a list of others is a row."""
 
@@ -70,7 +78,7 @@ class Sources:
     other: Counter[str] = field(default_factory=Counter)
     encodings: dict[str, str] = field(default_factory=dict)
     texts: bool = False
-    """Whether a file of plain text is a row, too."""
+    """Whether a text or a document is a row, too."""
 
     def rows(self) -> Iterator[SourceRow]:
         """Every row of every file, in the order of their names. Of a damaged file the last one says what is wrong."""
@@ -94,6 +102,9 @@ class Sources:
         if kind == "parquet":
             yield from _parquet(file.path)
             return
+        if file.path.suffix.lower() in _DOCUMENTS:
+            yield _document(file.path, name)
+            return
         text = PackedText(file.path)
         if kind is None:
             whole = text.text()
@@ -110,7 +121,7 @@ class Sources:
 
 
 def find_sources(path: Path, split: str | None = None, *, texts: bool = False) -> Sources:
-    """The files of rows at a path, a file or a folder with all below it; with `texts` a .txt or .md is a row, too.
+    """The files of rows at a path, a file or a folder with all below it; with `texts` a text or a document is one, too.
 
     Of several splits those of `split` are taken, by default train's; what no split names always. Raises InputError if
     there is none, or none that is trained on by its name.
@@ -161,7 +172,7 @@ def _walk(path: Path, found: Sources) -> None:
                 _walk(child, found)
     elif _kind(path) is not None and path.name not in ("dataset_info.json", "dataset_infos.json"):
         found.files.append(SourceFile(path, _split_of(path, found.root)))
-    elif found.texts and path.suffix.lower() in _TEXT_FILES:
+    elif found.texts and path.suffix.lower() in (*_TEXT_FILES, *_DOCUMENTS):
         found.files.append(SourceFile(path, None))
     else:
         found.other[path.suffix or path.name] += 1
@@ -189,6 +200,16 @@ def _kind(path: Path) -> str | None:
     if name.endswith(".parquet") and name != path.name.lower():
         return None
     return next((kind for ending, kind in _KINDS.items() if name.endswith(ending)), None)
+
+
+def _document(path: Path, name: str) -> _Row:
+    if path.stat().st_size > _MAX_DOCUMENT_BYTES:
+        return None, f"longer than {_MAX_DOCUMENT_BYTES // 2**20} MiB"
+    try:
+        text = parse_document(DocumentKey("", name), path.read_bytes()).text
+    except (RejectedError, DeferredError) as error:
+        return None, str(error)
+    return ({"text": text, "document_id": name}, None) if len(text) <= MAX_LINE_BYTES else (None, _WRONG_LINE)
 
 
 def _json(file: PackedText) -> Iterator[_Row]:

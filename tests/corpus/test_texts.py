@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import written
 from corpus_builder import NIGHT, write_lines
 
 from ec1.corpus.buckets import bucket
@@ -96,6 +97,21 @@ def test_files_of_text_are_taken_if_a_person_says_so(tmp_path: Path) -> None:
     assert rows.keys() == {"# Plan\n\nThe pier is tested on Monday.\n", "Die Brücke ist offen.", "A row, too."}
     assert rows["Die Brücke ist offen."]["document_id"] == "week.txt"
     assert {tuple(row["access_labels"]) for row in rows.values()} == {("board",)}
+
+
+def test_documents_are_taken_as_phase_one_reads_them(tmp_path: Path) -> None:
+    """Whoever has PDF and Word had to make texts of them by hand."""
+    (source := tmp_path / "notes").mkdir()
+    for name in ("a.pdf", "a.docx", "a.html", "a.eml", "a.xlsx"):
+        (source / name).write_bytes(written.EACH[name])
+    (source / "torn.docx").write_bytes(written.EACH["a.docx"][:-200])
+    done = import_rows(source, tmp_path / "reports", only="text")
+    assert (done.written, done.unread) == (4, {".xlsx": 1})
+    ((reason, where),) = done.examples.items()
+    assert reason.startswith("not converted: ") and where == "torn.docx:1"
+    rows = {row["document_id"]: row["text"] for row in map(json.loads, done.path.read_text().splitlines())}
+    assert rows["a.pdf"] == rows["a.docx"] == written.TEXT
+    assert all(rows[name].strip().endswith(f"\n{written.TEXT}") for name in ("a.html", "a.eml"))
 
 
 def test_a_text_is_none_of_the_other_kinds_and_they_are_no_text(small_model: Path) -> None:
