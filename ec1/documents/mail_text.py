@@ -55,7 +55,7 @@ def file_name(part: email.message.Message) -> str | None:
 def decoded(header: str) -> str:
     """A header's value as it was meant: encoded words (RFC 2047) in whatever encoding, and bytes that are not ASCII."""
     if not header.isascii():
-        header = decode(header.encode("utf-8", "surrogateescape"))
+        header = _letters(header.encode("utf-8", "surrogateescape"))
     try:
         words = email.header.decode_header(header)
     except (email.errors.HeaderParseError, binascii.Error):
@@ -67,7 +67,15 @@ def _word(word: str | bytes, charset: str | None) -> str:
     if isinstance(word, str):
         return word
     # What stands between encoded words comes in this encoding.
-    return decode(word, charset) if charset else word.decode("raw-unicode-escape", "replace")
+    return _letters(word, charset) if charset else word.decode("raw-unicode-escape", "replace")
+
+
+def _letters(data: bytes, charset: str = "") -> str:
+    """Bytes as text, whatever they are: one header must not take the mail with it."""
+    try:
+        return decode(data, charset)
+    except RejectedError:
+        return data.decode("utf-8", "replace")
 
 
 def _values(message: email.message.Message, name: str) -> str:

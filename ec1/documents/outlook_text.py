@@ -18,7 +18,7 @@ def html_body(data: bytes) -> str:
     """What a mail says in HTML; empty if it says it in plain text, too, or cannot be read."""
     try:
         with olefile.OleFileIO(io.BytesIO(data)) as mail:
-            if any(map(mail.exists, _PLAIN)):
+            if any(mail.openstream(each).read().strip(b"\0 \r\n") for each in filter(mail.exists, _PLAIN)):
                 return ""
             if mail.exists(_CHARACTERS):
                 return strip_html(mail.openstream(_CHARACTERS).read().decode("utf-16-le", "replace"))

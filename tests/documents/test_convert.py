@@ -417,6 +417,11 @@ def test_scanned_pages_with_a_note_are_refused_as_scanned(converter: Converter) 
         ),
         pytest.param({"1000001F": "Plain.".encode("utf-16-le"), "10130102": b"<p>Plain.</p>"}, "Plain.", id="text too"),
         pytest.param({"1013001F": "<p>Written.</p>".encode("utf-16-le")}, "Written.", id="characters"),
+        pytest.param({"1013001E": b"<td>Ann<td>Caf&eacute;"}, "Ann | Café", id="letters, cells and entities"),
+        pytest.param({"1000001F": b"\r\0\n\0", "10130102": b"<p>Said."}, "Said.", id="a blank text too"),
+        pytest.param(
+            {"1000001F": "Hi.\r\n\r\nAnn Lee\r\nRiga".encode("utf-16-le")}, "Hi.\n\nAnn Lee\nRiga", id="lines"
+        ),
     ],
 )
 def test_the_body_of_an_outlook_mail_is_read_once(bodies: dict[str, bytes], text: str, converter: Converter) -> None:

@@ -106,6 +106,7 @@ def test_the_text_of_several_parts(content: bytes, text: str) -> None:
         ("=?utf-8?B?a?=", "=?utf-8?B?a?="),
         ("=?utf-8?q?Jos=C3=A9?= =?utf-8?q?_Carreras?=", "José Carreras"),
         ("Ágnes =?utf-8?q?Jos=C3=A9?=", "Ágnes José"),
+        ("=?utf-8?q?=00=01=02=03=04=05=06?= Bell", "\0\1\2\3\4\5\6 Bell"),
         ("Müller".encode("cp1252").decode("ascii", "surrogateescape"), "Müller"),
     ],
 )
