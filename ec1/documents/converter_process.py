@@ -23,16 +23,15 @@ from ec1.documents.limits import PAGE_DONE, READY, limit_process
 from ec1.documents.mail_text import mail_text
 from ec1.documents.markup import html_text
 from ec1.documents.office_parts import beside
+from ec1.documents.office_text import as_written, readable
 from ec1.documents.outlook_text import html_body
 from ec1.documents.page_lines import paragraphs
 from ec1.documents.text import decode
-from ec1.documents.word_text import with_references, without_references
 from ec1.errors import RejectedError, one_line
 
 _PDF, _BOOK, _OLD_WORD = "application/pdf", "application/epub+zip", "application/msword"
 _CAPTIONS = {"text/vtt": "vtt", "application/x-subrip": "srt"}
 _MAIL, _OUTLOOK = "message/rfc822", "application/vnd.ms-outlook"
-_WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
 # A drawing in a book, written out as text: thousands of letters that say nothing.
 _DRAWING = re.compile(r"!\[([^\]]*)\]\(data:[^()\s]*\)")
@@ -130,10 +129,9 @@ def _read_as(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
 
 
 def _office(data: bytes, media_type: str) -> tuple[str, _Parts]:
-    file, data = data, without_references(data) if media_type == _WORD else data
     # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file, and lines of a mail.
     form = "plain" if media_type in (_OLD_WORD, _OUTLOOK) else "markdown"
-    found = kreuzberg.extract_bytes_sync(data, media_type, config=_config(output_format=form))
+    found = kreuzberg.extract_bytes_sync(readable(data, media_type), media_type, config=_config(output_format=form))
     title, content = _title(found.metadata), found.content
     if media_type == _OLD_WORD:
         return title, [["", content.replace("\n", "\n\n")]]
@@ -143,10 +141,8 @@ def _office(data: bytes, media_type: str) -> tuple[str, _Parts]:
     parts = _sheets(content, found.metadata)
     # Of a book it escapes nothing.
     plain = _without_drawings if media_type == _BOOK else _unescaped
-    parts = [[place, plain(text)] for place, text in parts]
-    if media_type == _WORD:
-        parts = [[place, with_references(text)] for place, text in parts]
-    return title, parts + beside(file, "\n".join(text for _, text in parts))
+    parts = [[place, as_written(plain(text))] for place, text in parts]
+    return title, parts + beside(data, "\n".join(text for _, text in parts))
 
 
 def _config(**settings: Any) -> kreuzberg.ExtractionConfig:

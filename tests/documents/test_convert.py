@@ -200,7 +200,7 @@ SIGNS = """Smith & Sons <of> "Riga", O'Neil *and* Müller #1 ~ back\\slash, `so`
         ("a.docx", written.word("A table:", rows=(("name", "note"), ("x", SIGNS)))),
         ("a.pptx", written.slides("Plan", SIGNS)),
         ("a.xlsx", written.workbook(People=[("note",), (SIGNS,)])),
-        ("a.odt", written.open_document(html.escape(SIGNS))),
+        ("a.odt", written.open_document(f"<text:p>{html.escape(SIGNS)}</text:p>")),
         ("a.epub", written.book(html.escape(SIGNS))),
         ("a.eml", written.as_kind(".eml", SIGNS)),
         ("a.html", written.as_kind(".html", SIGNS)),

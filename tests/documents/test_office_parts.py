@@ -10,7 +10,7 @@ import pytest
 from openpyxl.comments import Comment
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
-from written import saved, zipped
+from written import open_document, saved, zipped
 
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
@@ -109,8 +109,6 @@ def test_comments_of_a_workbook(converter: Converter) -> None:
 
 @pytest.mark.parametrize("kind", ["text", "spreadsheet"])
 def test_comments_of_an_open_document(kind: str, converter: Converter) -> None:
-    names = ("office", "text", "table")
-    spaces = " ".join(f'xmlns:{each}="urn:oasis:names:tc:opendocument:xmlns:{each}:1.0"' for each in names)
     comment = (
         "<office:annotation><dc:creator>Ann Lee</dc:creator><dc:date>2026-05-01T10:00:00</dc:date>"
         "<text:p>Ask <text:span>Tom</text:span> Bell.</text:p></office:annotation>"
@@ -120,17 +118,7 @@ def test_comments_of_an_open_document(kind: str, converter: Converter) -> None:
         cell = f'<table:table-cell office:value-type="string">{comment}<text:p>Northwind signed.</text:p>'
         row = f"<table:table-row>{cell}</table:table-cell></table:table-row>"
         body = f'<table:table table:name="one">{row}</table:table>'
-    content = (
-        f'<office:document-content {spaces} xmlns:dc="http://purl.org/dc/elements/1.1/"><office:body>'
-        f"<office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
-    )
-    media_type = f"application/vnd.oasis.opendocument.{kind}"
-    manifest = (
-        '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
-        f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{media_type}"/></manifest:manifest>'
-    )
-    parts = {"mimetype": media_type, "META-INF/manifest.xml": manifest, "content.xml": content}
-    data = zipped({name: part.encode() for name, part in parts.items()})
+    data = open_document(body, kind)
     found = parse({"text": "a.odt", "spreadsheet": "a.ods"}[kind], data, converter)
     assert places(found)["comments"] == "Ann Lee: Ask Tom Bell."
     assert found.text.count("Northwind signed.") == 1 and found.text.count("Tom") == 1

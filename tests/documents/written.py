@@ -72,14 +72,21 @@ def mail(subject: str, body: str, attached: bytes = b"%PDF-1.4") -> bytes:
     return message.as_bytes()
 
 
-def open_document(text: str) -> bytes:
-    """An OpenDocument text of one paragraph."""
+def open_document(body: str, kind: str = "text") -> bytes:
+    """An OpenDocument file of that kind (`text`, `spreadsheet`) with this body."""
+    names = ("office", "text", "table")
+    spaces = " ".join(f'xmlns:{each}="urn:oasis:names:tc:opendocument:xmlns:{each}:1.0"' for each in names)
     content = (
-        '<?xml version="1.0"?><office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
-        'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><office:body><office:text>'
-        f"<text:p>{text}</text:p></office:text></office:body></office:document-content>"
+        f'<?xml version="1.0"?><office:document-content {spaces} xmlns:dc="http://purl.org/dc/elements/1.1/">'
+        f"<office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
     )
-    return zipped({"mimetype": b"application/vnd.oasis.opendocument.text", "content.xml": content.encode()})
+    media_type = f"application/vnd.oasis.opendocument.{kind}"
+    manifest = (
+        '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
+        f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{media_type}"/></manifest:manifest>'
+    )
+    files = {"mimetype": media_type, "META-INF/manifest.xml": manifest, "content.xml": content}
+    return zipped({name: each.encode() for name, each in files.items()})
 
 
 def book(text: str) -> bytes:
@@ -139,7 +146,7 @@ EACH = {
     "a.docx": word(TEXT),
     "a.pptx": slides("Plan", TEXT),
     "a.xlsx": workbook(People=[("note",), (TEXT,)]),
-    "a.odt": open_document(TEXT),
+    "a.odt": open_document(f"<text:p>{TEXT}</text:p>"),
     "a.rtf": rich_text(TEXT),
     "a.epub": book(TEXT),
     "a.eml": mail("Timber", TEXT),

@@ -1,0 +1,146 @@
+"""Office files (Word, slides and workbooks from 2007 on, OpenDocument) as kreuzberg 4.10 can read them.
+
+Of a Word file's text it drops each `&amp;`, `&lt;` and `&#...;`, so that "Smith & Sons" comes out as "Smith Sons", tabs
+(`Name:` and `Ann Lee` in one word) and hyphens that do not break. Where a line ends inside a paragraph, and where a
+paragraph does inside a cell of a table, it writes a blank or nothing: a list of names in a cell is one name.
+
+Each is written as a character that the library takes as it is, and taken back in the text that came out.
+Formats: ECMA-376 (17.3.3, 21.1.2, 18.4.12); OpenDocument 1.3, 6.1.
+"""
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ec1.documents.media_types import MEDIA_TYPES
+
+_MARKUP = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+# Characters of the private area: no text of a document has them.
+_STANDS_FOR = {character: chr(0xF8E0 + number) for number, character in enumerate([*_MARKUP.values(), "\t"])}
+_BACK = str.maketrans({stand_in: character for character, stand_in in _STANDS_FOR.items()})
+_TAB, _BREAK = _STANDS_FOR["\t"], chr(0xF8E8)
+_BREAKS = re.compile(f" ?{_BREAK}+ ?")
+_AT_AN_EDGE = re.compile(rf"(?<=\|) ?{_BREAK}+ ?| ?{_BREAK}+ ?(?=\|)")
+_WRITTEN_TAB = "&#9;"
+"""How the library writes a tab in Markdown."""
+_MAX_PART = 64 * 2**20
+_STORED = 2**20
+
+_Change = tuple["re.Pattern[bytes]", bytes | Callable[["re.Match[bytes]"], bytes]]
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What is written otherwise in the parts of these names; `cells` only where there is a `table`."""
+
+    parts: re.Pattern[str]
+    changes: tuple[_Change, ...]
+    table: bytes = b"<"
+    cells: tuple[_Change, ...] = ()
+
+    def applied(self, part: bytes) -> bytes:
+        for pattern, written in (*self.changes, *(self.cells if self.table in part else ())):
+            part = pattern.sub(written, part)
+        return part
+
+
+def _character(found: "re.Match[bytes]") -> bytes:
+    named, decimal, hexadecimal = found.groups()
+    character = _MARKUP[named.decode()] if named else chr(int(decimal or b"0", 10) or int(hexadecimal or b"0", 16))
+    # A line's end is layout; what XML forbids stays for the library to refuse.
+    return _STANDS_FOR.get(character, character).encode() if character.isprintable() or character == "\t" else found[0]
+
+
+def _lines(found: "re.Match[bytes]") -> bytes:
+    return re.sub(rb"(?:\r?\n|&#10;|_x000[aA]_)+", _BREAK.encode(), found[0])
+
+
+_WORD_TEXT = '<w:t xml:space="preserve">{}</w:t>'
+_WORD = _Rules(
+    re.compile(r"word/[^/]+\.xml"),
+    (
+        (re.compile(rb"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#x([0-9a-fA-F]{1,6}));"), _character),
+        # A tab stop, which is none, has attributes.
+        (re.compile(rb"<w:tab ?/>|<w:ptab [^<>]*/>"), _WORD_TEXT.format(_TAB).encode()),
+        (
+            re.compile(rb'<w:(?:br|cr)(?: w:type="textWrapping")?(?: w:clear="\w+")? ?/>'),
+            _WORD_TEXT.format(_BREAK).encode(),
+        ),
+        (re.compile(rb"<w:noBreakHyphen ?/>"), _WORD_TEXT.format("-").encode()),
+    ),
+    b"<w:tbl>",
+    ((re.compile(rb"</w:p>(?=\s*<w:p[ >])"), f"<w:r>{_WORD_TEXT.format(_BREAK)}</w:r></w:p>".encode()),),
+)
+_SLIDE_BREAK = f"<a:r><a:t>{_BREAK}</a:t></a:r>".encode()
+_SLIDES = _Rules(
+    re.compile(r"ppt/slides/[^/]+\.xml"),
+    ((re.compile(rb"<a:br ?/>|<a:br>.{0,500}?</a:br>", re.DOTALL), _SLIDE_BREAK),),
+    b"<a:tbl>",
+    ((re.compile(rb"</a:p>(?=\s*<a:p[ >])"), _SLIDE_BREAK + b"</a:p>"),),
+)
+_OPEN_DOCUMENT = _Rules(
+    re.compile(r"content\.xml"),
+    (
+        (re.compile(rb"<text:line-break ?/>"), _BREAK.encode()),
+        (re.compile(rb"<text:tab(?: [^<>]*)?/>"), _TAB.encode()),
+        (re.compile(rb"<text:s(?: [^<>]*)?/>"), b" "),
+    ),
+    b"<table:table",
+    ((re.compile(rb"</text:p>(?=\s*<text:p[ >])"), _BREAK.encode() + b"</text:p>"),),
+)
+_WORKBOOK = _Rules(
+    re.compile(r"xl/(?:sharedStrings|worksheets/[^/]+)\.xml"), ((re.compile(rb"<t(?: [^<>]*)?>[^<]*"), _lines),)
+)
+_OF_TYPE = {
+    MEDIA_TYPES[".docx"]: _WORD,
+    MEDIA_TYPES[".pptx"]: _SLIDES,
+    MEDIA_TYPES[".xlsx"]: _WORKBOOK,
+    MEDIA_TYPES[".odt"]: _OPEN_DOCUMENT,
+    MEDIA_TYPES[".ods"]: _OPEN_DOCUMENT,
+}
+
+
+def readable(data: bytes, media_type: str) -> bytes:
+    """The same file with a character for each of those. What is no such file stays as it is, for the library to
+    refuse."""
+    if (rules := _OF_TYPE.get(media_type)) is None:
+        return data
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            changed = {}
+            for part in archive.infolist():
+                is_text = (
+                    rules.parts.fullmatch(part.filename) and not part.flag_bits & 1 and part.file_size <= _MAX_PART
+                )
+                if is_text and (written := rules.applied(text := archive.read(part))) != text:
+                    changed[part.filename] = written
+            return _written(archive, changed) if changed else data
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, EOFError, zlib.error):
+        return data
+
+
+def _written(archive: zipfile.ZipFile, changed: dict[str, bytes]) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", compresslevel=1) as copy:
+        # Pictures hold no text, and a bomb stays the library's to find. Packing small parts again is time lost.
+        for each in archive.infolist():
+            if each.file_size <= _MAX_PART:
+                text = changed.get(each.filename) or archive.read(each)
+                packing = zipfile.ZIP_DEFLATED if len(text) > _STORED else zipfile.ZIP_STORED
+                copy.writestr(each.filename, text, packing)
+    return written.getvalue()
+
+
+def as_written(text: str) -> str:
+    """The text that came out, with what the characters stood for; a line's end in a row of a table is `; `."""
+    text = text.replace(_WRITTEN_TAB, "\t").translate(_BACK)
+    return "\n".join(map(_with_breaks, text.split("\n"))) if _BREAK in text else text
+
+
+def _with_breaks(line: str) -> str:
+    if line.startswith("|"):
+        return _BREAKS.sub("; ", _AT_AN_EDGE.sub(" ", line))
+    return _BREAKS.sub("\n", line.rstrip(f"{_BREAK} "))
