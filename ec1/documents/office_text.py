@@ -1,11 +1,11 @@
-"""Office files (Word, slides and workbooks from 2007 on, OpenDocument) as kreuzberg 4.10 can read them.
+"""Office files (Word, slides and workbooks from 2007 on, OpenDocument, RTF) as kreuzberg 4.10 can read them.
 
 Of a Word file's text it drops each `&amp;`, `&lt;` and `&#...;`, so that "Smith & Sons" comes out as "Smith Sons", tabs
 (`Name:` and `Ann Lee` in one word) and hyphens that do not break. Where a line ends inside a paragraph, and where a
 paragraph does inside a cell of a table, it writes a blank or nothing: a list of names in a cell is one name.
 
 Each is written as a character that the library takes as it is, and taken back in the text that came out.
-Formats: ECMA-376 (17.3.3, 21.1.2, 18.4.12); OpenDocument 1.3, 6.1.
+Formats: ECMA-376 (17.3.3, 21.1.2, 18.4.12); OpenDocument 1.3, 6.1; Rich Text Format 1.9.1, "Special characters".
 """
 
 import io
@@ -24,8 +24,8 @@ _BACK = str.maketrans({stand_in: character for character, stand_in in _STANDS_FO
 _TAB, _BREAK = _STANDS_FOR["\t"], chr(0xF8E8)
 _BREAKS = re.compile(f" ?{_BREAK}+ ?")
 _AT_AN_EDGE = re.compile(rf"(?<=\|) ?{_BREAK}+ ?| ?{_BREAK}+ ?(?=\|)")
-_WRITTEN_TAB = "&#9;"
-"""How the library writes a tab in Markdown."""
+# The second is how the library writes a tab in Markdown.
+_TABS = re.compile(f" ?(?:{_TAB}|&#9;) ?")
 _MAX_PART = 64 * 2**20
 _STORED = 2**20
 
@@ -103,9 +103,29 @@ _OF_TYPE = {
 }
 
 
+_RTF = MEDIA_TYPES[".rtf"]
+_RTF_SIGN = re.compile(rb"\\(?:[\\~_]|(?:tab|line)(?![a-z]) ?|par(?![a-z]))")
+_RTF_CHARACTER = "{{\\uc1\\u{}?}}"
+"""A character by its number, which is a signed one of 16 bits, and what other programs are to show."""
+_IN_RTF = {
+    **{b"~": b"\\'a0", b"_": b"\\'2d"},
+    **{word: _RTF_CHARACTER.format(ord(each) - 2**16).encode() for word, each in ((b"tab", _TAB), (b"line", _BREAK))},
+}
+_IN_RTF[b"par"] = _IN_RTF[b"line"] + rb"\par"
+
+
+def _rtf(data: bytes) -> bytes:
+    # Of a picture in bytes its length is written down.
+    if b"\\bin" in data:
+        return data
+    return _RTF_SIGN.sub(lambda found: _IN_RTF.get(found[0][1:].rstrip(), found[0]), data)
+
+
 def readable(data: bytes, media_type: str) -> bytes:
     """The same file with a character for each of those. What is no such file stays as it is, for the library to
     refuse."""
+    if media_type == _RTF:
+        return _rtf(data)
     if (rules := _OF_TYPE.get(media_type)) is None:
         return data
     try:
@@ -136,7 +156,7 @@ def _written(archive: zipfile.ZipFile, changed: dict[str, bytes]) -> bytes:
 
 def as_written(text: str) -> str:
     """The text that came out, with what the characters stood for; a line's end in a row of a table is `; `."""
-    text = text.replace(_WRITTEN_TAB, "\t").translate(_BACK)
+    text = _TABS.sub("\t", text).translate(_BACK)
     return "\n".join(map(_with_breaks, text.split("\n"))) if _BREAK in text else text
 
 

@@ -76,6 +76,16 @@ def test_cells_of_opendocument_keep_their_lines_apart(kind: str, suffix: str) ->
     assert "| Ann Lee; Glass\tLtd; Riga | x |" in text_of(f"a{suffix}", data)
 
 
+def test_signs_of_rich_text_are_read_as_they_are_meant() -> None:
+    """`Smith_Jones~Ltd` was read, and the lines of a cell in one."""
+    rows = rb"\pard\intbl\trowd\cellx9\cellx99 Ann Lee\par Glass Ltd\cell Riga\line Port\cell\row"
+    said = rb"\pard Name:\tab Ann Lee\par Smith\_Jones\~Ltd\line C:\\par \u321 ?\par"
+    assert text_of("a.rtf", rb"{\rtf1\ansi " + rows + said + b"}").split("\n\n") == [
+        "| Ann Lee; Glass Ltd | Riga; Port |\n| --- | --- |",
+        *("Name:\tAnn Lee", "Smith-Jones\xa0Ltd\nC:\\par Ł"),
+    ]
+
+
 def test_the_lines_of_a_workbooks_cell_stay_apart() -> None:
     book = written.workbook(People=[("Ann Lee\nBo Wu\n", "Riga")])
     assert "| Ann Lee; Bo Wu | Riga |" in text_of("a.xlsx", book)
