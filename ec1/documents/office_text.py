@@ -22,8 +22,8 @@ _MARKUP = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _STANDS_FOR = {character: chr(0xF8E0 + number) for number, character in enumerate([*_MARKUP.values(), "\t"])}
 _BACK = str.maketrans({stand_in: character for character, stand_in in _STANDS_FOR.items()})
 _TAB, _BREAK = _STANDS_FOR["\t"], chr(0xF8E8)
-_BREAKS = re.compile(f" ?{_BREAK}+ ?")
-_AT_AN_EDGE = re.compile(rf"(?<=\|) ?{_BREAK}+ ?| ?{_BREAK}+ ?(?=\|)")
+_BREAKS = re.compile(f"(?: ?{_BREAK})+ ?")
+_AT_AN_EDGE = re.compile(rf"(?<=\|){_BREAKS.pattern}|{_BREAKS.pattern}(?=\|)")
 # The second is how the library writes a tab in Markdown.
 _TABS = re.compile(f" ?(?:{_TAB}|&#9;) ?")
 _MAX_PART = 64 * 2**20
@@ -34,15 +34,15 @@ _Change = tuple["re.Pattern[bytes]", bytes | Callable[["re.Match[bytes]"], bytes
 
 @dataclass(frozen=True)
 class _Rules:
-    """What is written otherwise in the parts of these names; `cells` only where there is a `table`."""
+    """What is written otherwise in the parts of these names; `cells` only where there is a `table`, or a box."""
 
     parts: re.Pattern[str]
     changes: tuple[_Change, ...]
-    table: bytes = b"<"
+    table: "re.Pattern[bytes]" = re.compile(b"<")
     cells: tuple[_Change, ...] = ()
 
     def applied(self, part: bytes) -> bytes:
-        for pattern, written in (*self.changes, *(self.cells if self.table in part else ())):
+        for pattern, written in (*self.changes, *(self.cells if self.table.search(part) else ())):
             part = pattern.sub(written, part)
         return part
 
@@ -71,14 +71,14 @@ _WORD = _Rules(
         ),
         (re.compile(rb"<w:noBreakHyphen ?/>"), _WORD_TEXT.format("-").encode()),
     ),
-    b"<w:tbl>",
+    re.compile(b"<w:tbl>"),
     ((re.compile(rb"</w:p>(?=\s*<w:p[ >])"), f"<w:r>{_WORD_TEXT.format(_BREAK)}</w:r></w:p>".encode()),),
 )
 _SLIDE_BREAK = f"<a:r><a:t>{_BREAK}</a:t></a:r>".encode()
 _SLIDES = _Rules(
     re.compile(r"ppt/slides/[^/]+\.xml"),
     ((re.compile(rb"<a:br ?/>|<a:br>.{0,500}?</a:br>", re.DOTALL), _SLIDE_BREAK),),
-    b"<a:tbl>",
+    re.compile(b"<a:tbl>"),
     ((re.compile(rb"</a:p>(?=\s*<a:p[ >])"), _SLIDE_BREAK + b"</a:p>"),),
 )
 _OPEN_DOCUMENT = _Rules(
@@ -88,8 +88,11 @@ _OPEN_DOCUMENT = _Rules(
         (re.compile(rb"<text:tab(?: [^<>]*)?/>"), _TAB.encode()),
         (re.compile(rb"<text:s(?: [^<>]*)?/>"), b" "),
     ),
-    b"<table:table",
-    ((re.compile(rb"</text:p>(?=\s*<text:p[ >])"), _BREAK.encode() + b"</text:p>"),),
+    re.compile(b"<table:table|<draw:text-box"),
+    (
+        (re.compile(rb"</text:p>(?=\s*<text:p[ >])"), _BREAK.encode() + b"</text:p>"),
+        (re.compile(rb"<draw:text-box(?: [^<>]*)?>\s*<text:p(?: [^<>]*)?>"), rb"\g<0>" + _BREAK.encode()),
+    ),
 )
 _WORKBOOK = _Rules(
     re.compile(r"xl/(?:sharedStrings|worksheets/[^/]+)\.xml"), ((re.compile(rb"<t(?: [^<>]*)?>[^<]*"), _lines),)
@@ -163,4 +166,4 @@ def as_written(text: str) -> str:
 def _with_breaks(line: str) -> str:
     if line.startswith("|"):
         return _BREAKS.sub("; ", _AT_AN_EDGE.sub(" ", line))
-    return _BREAKS.sub("\n", line.rstrip(f"{_BREAK} "))
+    return _BREAKS.sub("\n", line.rstrip(f"{_BREAK} ")).lstrip("\n")

@@ -76,6 +76,12 @@ def test_cells_of_opendocument_keep_their_lines_apart(kind: str, suffix: str) ->
     assert "| Ann Lee; Glass\tLtd; Riga | x |" in text_of(f"a{suffix}", data)
 
 
+def test_a_box_in_a_paragraph_of_opendocument_is_apart() -> None:
+    frame = "<draw:frame xmlns:draw='d'><draw:text-box><text:p>Ann Lee</text:p><text:p>Riga</text:p></draw:text-box>"
+    data = written.open_document(f"<text:p>Offer{frame}</draw:frame></text:p><text:p>Dear Bo</text:p>")
+    assert text_of("a.odt", data) == "Offer\nAnn Lee\nRiga\n\nDear Bo"
+
+
 def test_signs_of_rich_text_are_read_as_they_are_meant() -> None:
     """`Smith_Jones~Ltd` was read, and the lines of a cell in one."""
     rows = rb"\pard\intbl\trowd\cellx9\cellx99 Ann Lee\par Glass Ltd\cell Riga\line Port\cell\row"
