@@ -20,12 +20,14 @@ _SPEAKING = re.compile(r"[^\W\d]+(?:[\s-]+[^\W\d]+)*")
 
 def form_fields(data: bytes) -> list[list[str]]:
     """[place, text] by page: a line `label: value` for each field that is filled in, in the file's order. The text of a
-    page, or of a file, whose fields cannot be read is empty."""
+    page, or of a file, whose fields cannot be read is empty, as that of a form that is a program (XFA)."""
     parts: list[list[str]] = []
     try:
         with pypdfium2.PdfDocument(data) as document:
             if document.get_formtype() == raw.FORMTYPE_NONE:
                 return []
+            if document.get_formtype() == raw.FORMTYPE_XFA_FULL:
+                parts.append(["form", ""])
             document.init_forms()
             for number in range(len(document)):
                 place = f"form on page {number + 1}"

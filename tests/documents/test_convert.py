@@ -392,6 +392,15 @@ def test_a_form_that_nobody_filled_in_adds_nothing(converter: Converter) -> None
     assert parse("a.pdf", a_form(["/FT/Tx/T(empty)"]), converter).text == "Application"
 
 
+def test_a_form_that_is_a_program_is_named_as_not_read(converter: Converter) -> None:
+    """Its page says no more than that it is to be opened by another program."""
+    form = a_form([]).replace(b"<</Fields", b"<</XFA(x)/Fields")
+    assert parse("a.pdf", form, converter).empty == ()
+    program = form.replace(b"/Type/Catalog", b"/Type/Catalog/NeedsRendering true")
+    assert parse("a.pdf", program, converter).empty == ("form",)
+    assert parse("a.pdf", a_form([]), converter).empty == ()
+
+
 def test_many_fields_and_long_ones_are_read_within_the_limits(converter: Converter) -> None:
     fields = [f"/FT/Tx/T(name)/V(Person {'abcdefghij'[n % 10] * 9} {n})" for n in range(3000)]
     form = a_form([*fields, f"/FT/Tx/T(long)/V({'word ' * 100_000})"])
