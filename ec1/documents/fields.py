@@ -99,7 +99,7 @@ def prose(record: Mapping[str, Any], text: str) -> str:
 
 def others(record: Mapping[str, Any], text: str) -> str:
     """The fields of a record under keys of no list that have words in them, in the same way."""
-    listed = KNOWN | PROSE | _OF_THE_CONTRACT
+    listed = KNOWN | PROSE | GIVEN | FAMILY | _OF_THE_CONTRACT
     said = ((key, _said(value, text)) for key, value in record.items() if plain_key(key) not in listed)
     words = ((key, [each for each in values if _has_words(each)]) for key, values in said)
     return _joined(f"{_shown(key)}: {'; '.join(each)}" for key, each in words if each)

@@ -111,7 +111,8 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
         text, metadata = clean(text), {}
         title = _first(found.strip("'\" ") for found in _matches(_YAML_TITLE, text))
     text = _WRITTEN_OUT.sub(_word, text).strip()
-    head, others = fields.lines(metadata), fields.others(metadata, text)
+    head = fields.lines(metadata)
+    others = fields.others(metadata, head + text)
     if not (head + others + text).strip():
         raise RejectedError("no text")
     head += fields.prose(metadata, text) + others

@@ -181,6 +181,8 @@ def test_so_is_a_field_of_a_record_but_not_where_a_contact_file_goes() -> None:
     record = {"account_manager": "Lena Fuchs", "edge_entities": ["Harrow Finch"], "destination_archive": "Old Box"}
     assert contact({**record, "body": "Met in spring."}).text == "account manager: Lena Fuchs\n\nMet in spring."
     assert contact({"Account Name": "Harbour Lines", "Stage": "won"}).text == "account name: Harbour Lines"
+    parts = {"first_name": "Lena", "last_name": "Fuchs", "Display Name": "Lena Fuchs"}
+    assert contact(parts).text == "name: Lena Fuchs", "a name once, and not in parts"
 
 
 def test_facts_are_of_nobody_where_two_persons_are_named() -> None:
