@@ -60,7 +60,7 @@ def _lines(found: "re.Match[bytes]") -> bytes:
 
 _WORD_TEXT = '<w:t xml:space="preserve">{}</w:t>'
 _WORD = _Rules(
-    re.compile(r"word/[^/]+\.xml"),
+    re.compile(r"word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml"),
     (
         (re.compile(rb"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#x([0-9a-fA-F]{1,6}));"), _character),
         # A tab stop, which is none, has attributes.
