@@ -22,6 +22,7 @@ from ec1.corpus.tuples import DECODER, load_record
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.parse import parse_document
 from ec1.errors import DeferredError, InputError, RejectedError
+from ec1.streams import CONVERTED, PICTURES
 
 _BATCH = 1000
 _SPLITS = {
@@ -36,10 +37,7 @@ _KINDS = {
 }
 _TEXT_FILES = (".txt", ".md")
 # Read as phase 1 reads them. Of a workbook's cells nobody learns to write.
-_DOCUMENTS = (
-    *(".pdf", ".docx", ".docm", ".doc", ".odt", ".rtf", ".pptx", ".pptm", ".ppt", ".epub", ".html", ".htm"),
-    *(".eml", ".msg", ".mht", ".mhtml", ".vtt", ".srt"),
-)
+_DOCUMENTS = {*CONVERTED, ".html", ".htm"}.difference(PICTURES, (".xlsx", ".xlsm", ".xls", ".ods"))
 _MAX_DOCUMENT_BYTES = 64 * 2**20
 _LISTS = frozenset({"data", "rows", "examples", "instances", "items", "records", "samples", "train", "dataset"})
 """Under which keys one object holds the rows of a file; an object with a list of others is a row."""

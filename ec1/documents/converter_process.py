@@ -33,8 +33,6 @@ _PDF, _BOOK, _OLD_WORD = "application/pdf", "application/epub+zip", "application
 _CAPTIONS = {"text/vtt": "vtt", "application/x-subrip": "srt"}
 _MAIL, _OUTLOOK = "message/rfc822", "application/vnd.ms-outlook"
 _ESCAPED = re.compile(r"\\([\\*#~`!<>|])")
-# A drawing in a book, written out as text: thousands of letters that say nothing.
-_DRAWING = re.compile(r"!\[([^\]]*)\]\(data:[^()\s]*\)")
 _TOO_MANY_PAGES = "{:,} pages are more than documents.conversion.max_pages ({:,})"
 _SHEET = re.compile(r"^## (.+)$", re.MULTILINE)
 _MAX_CHARACTERS = 50_000_000
@@ -139,9 +137,9 @@ def _office(data: bytes, media_type: str) -> tuple[str, _Parts]:
         headers, _, body = content.partition("\n\n")
         return title, [["", f"{headers}\n\n{html_body(data) or body}"]]
     parts = _sheets(content, found.metadata)
-    # Of a book it escapes nothing.
-    plain = _without_drawings if media_type == _BOOK else _unescaped
-    parts = [[place, as_written(plain(text))] for place, text in parts]
+    if media_type != _BOOK:  # Of a book it escapes nothing.
+        parts = [[place, _unescaped(text)] for place, text in parts]
+    parts = [[place, as_written(text)] for place, text in parts]
     return title, parts + beside(data, "\n".join(text for _, text in parts))
 
 
@@ -210,10 +208,6 @@ def _with_picture(data: bytes, number: int, text: str, languages: Sequence[str])
     sys.stdout.buffer.write(PAGE_DONE)
     sys.stdout.buffer.flush()
     return max(text, recognised.get(f"page {number}", ""), key=lambda each: len(each.strip()))
-
-
-def _without_drawings(text: str) -> str:
-    return _DRAWING.sub(r"\1", text)
 
 
 def _unescaped(text: str) -> str:

@@ -11,7 +11,7 @@ what is an id, a number, a path or a label in small letters is not a line.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -77,6 +77,7 @@ _MAX_PROSE = 2000
 _MAX_ITEMS = 100
 KNOWN = frozenset().union(*NAMES.values(), *FACTS.values())
 """Keys whose values are names or facts."""
+_LISTED = KNOWN | PROSE | GIVEN | FAMILY | _OF_THE_CONTRACT
 
 
 @lru_cache(maxsize=1024)
@@ -93,16 +94,12 @@ def lines(record: Mapping[str, Any]) -> str:
 
 def prose(record: Mapping[str, Any], text: str) -> str:
     """The fields of a record that are prose, in the same way, but for what the text says in the same words."""
-    said = ((key, _said(value, text)) for key, value in record.items() if plain_key(key) in PROSE)
-    return _joined(f"{_shown(key)}: {'; '.join(each)}" for key, each in said if each)
+    return _joined(_said(record, text, lambda key: key in PROSE))
 
 
 def others(record: Mapping[str, Any], text: str) -> str:
     """The fields of a record under keys of no list that have words in them, in the same way."""
-    listed = KNOWN | PROSE | GIVEN | FAMILY | _OF_THE_CONTRACT
-    said = ((key, _said(value, text)) for key, value in record.items() if plain_key(key) not in listed)
-    words = ((key, [each for each in values if _has_words(each)]) for key, values in said)
-    return _joined(f"{_shown(key)}: {'; '.join(each)}" for key, each in words if each)
+    return _joined(_said(record, text, lambda key: key not in _LISTED, _has_words))
 
 
 def is_field(key: str, value: str) -> bool:
@@ -166,8 +163,18 @@ def _shown(key: str) -> str:
     return plain_key(key).replace("_", " ")
 
 
-def _said(value: object, text: str) -> list[str]:
-    return [each for item in _items(value) if (each := _text(item, _MAX_PROSE)) and each not in text]
+def _said(
+    record: Mapping[str, Any],
+    text: str,
+    is_chosen: Callable[[str], bool],
+    is_said: Callable[[str], bool] = bool,
+) -> Iterator[str]:
+    """The chosen fields of a record, a line each, with those of their values that the text does not have."""
+    for key, value in record.items():
+        if is_chosen(plain_key(key)):
+            texts = (_text(item, _MAX_PROSE) for item in _items(value))
+            if said := "; ".join(each for each in texts if each and each not in text and is_said(each)):
+                yield f"{_shown(key)}: {said}"
 
 
 def _items(value: object) -> list[Any]:

@@ -49,7 +49,7 @@ _CLOSING_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)$", re.MULTILINE)
 _YAML_TITLE = re.compile(r"^title:[ \t]+(\S.*)$", re.MULTILINE)
 # A picture that is written out in the text, as Google Docs exports Markdown: no word is that long.
-_WRITTEN_OUT = re.compile(r"[A-Za-z0-9+/=_-]{1000,}")
+_WRITTEN_OUT = re.compile(r"(?<=;base64,)[A-Za-z0-9+/=_-]+|[A-Za-z0-9+/=_-]{1000,}")
 _LETTERS_OF_BYTES = 12
 _DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
 

@@ -63,9 +63,11 @@ def note_upgrade(
             changed[content] = f"{converter}, limits {limits}"
             continue
         if PurePosixPath(key.path).suffix.lower() not in CONVERTED:
+            if known.texts == TEXTS_VERSION:
+                continue
             length = characters(extractor_fingerprint(entry.fingerprint), content)
             before = None if entry.status is Status.REJECTED else length
-            if known.texts != TEXTS_VERSION and before != 0 and reader.reads_otherwise(key, content, before):
+            if before != 0 and reader.reads_otherwise(key, content, before):
                 changed[content] = f"texts {TEXTS_VERSION}"
             continue
         try:

@@ -138,9 +138,9 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
     model = deployment.inference
     prepare_tokenizer(model.model, model.revision, deployment.models, home.models)
     outbox = Outbox(home.outbox)
+    reader = deployment.document_reader(home)
     if ledger:
-        reader, limits = deployment.document_reader(home), deployment.documents.limits
-        note_upgrade(home.conversions, ledger, reader, limits, outbox.characters)
+        note_upgrade(home.conversions, ledger, reader, deployment.documents.limits, outbox.characters)
     extractor = extractor_of(deployment, home)
     fingerprints = extractor.fingerprints()
     listing, refresh = list_documents(
@@ -153,7 +153,6 @@ def _extraction(deployment: Deployment, home: Home, night: Night, now: dt.dateti
         as_of=night.as_of(now),
         now=now,
     )
-    reader = deployment.document_reader(home)
     work = work_of(listing, deployment.documents.all_streams, reader)
     waiting = pending(work, fingerprints, outbox)
     extractor.check()
