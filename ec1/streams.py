@@ -21,6 +21,10 @@ CONTAINERS = (".zip", *MEMBERS)
 """Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
 WITH_ATTACHMENTS = (".eml", ".msg")
 """Suffixes of documents that hold others."""
+RECORD = ".json"
+"""Suffix of one record."""
+LISTS = (RECORD, ".csv", ".tsv")
+"""Suffixes of documents that hold others, and are none, where they are lists of records (`ec1.documents.records`)."""
 _TEXT = (
     *(".md", ".markdown", ".txt", ".text", ".rst", ".org", ".adoc", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm"),
     ".json",

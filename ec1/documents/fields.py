@@ -35,7 +35,8 @@ NAMES: dict[str, frozenset[str]] = {
     ),
     "Company": _keys(
         """company organisation organization employer firm client customer supplier vendor companies organisations
-        organizations employers firms clients customers suppliers vendors firma firmen unternehmen
+        organizations employers firms clients customers suppliers vendors
+        company_name organization_name organisation_name associated_company firma firmen unternehmen
         kunde société
         entreprise empresa cliente 公司 会社 客户"""
     ),
@@ -45,8 +46,11 @@ NAMES: dict[str, frozenset[str]] = {
 }
 """Keys whose values are names of a class."""
 FACTS: dict[str, frozenset[str]] = {
-    "email": _keys("email e_mail mail email_address correo courriel"),
-    "phone": _keys("phone telephone tel mobile phone_number cell telefon téléphone teléfono"),
+    "email": _keys("email e_mail mail email_address e_mail_address user_email work_email correo courriel"),
+    "phone": _keys(
+        "phone telephone tel mobile phone_number cell mobile_phone business_phone work_phone home_phone primary_phone "
+        "telefon téléphone teléfono"
+    ),
     "birth_date": _keys("birth_date date_of_birth dob birthday geburtsdatum"),
     "identifier": _keys("identifier customer_id member_id tax_id vat_id employee_id soc_sec_id"),
     "street": _keys("street address_1 street_name strasse straße rue calle"),
@@ -68,6 +72,7 @@ _FULL = ("name", "full_name")
 _PERSON_ITSELF = _keys("contact person profile personal identity user employee individual card data record details")
 _OF_THE_CONTRACT = _keys("file destination_archive edge_entities")
 """What a contact file says about where it goes, and not about whom it is of (docs/contracts.md)."""
+_BETWEEN_WORDS = re.compile(r"[\s-]+|(?<=[a-z])(?=[A-Z])")
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
 # `[[People/Lena Fuchs#notes|Lena]]`, as note programs link their notes, and `[Lena Fuchs](../people/lena.md)`.
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|]+)(?:[|]([^\[\]]+))?\]\]")
@@ -82,8 +87,8 @@ _LISTED = KNOWN | PROSE | GIVEN | FAMILY | _OF_THE_CONTRACT
 
 @lru_cache(maxsize=1024)
 def plain_key(key: str) -> str:
-    """A key as the lists here have it: `Asked by` and `asked-by` are `asked_by`."""
-    return re.sub(r"[\s-]+", "_", key.strip().casefold())
+    """A key as the lists here have it: `Asked by`, `asked-by` and `askedBy` are `asked_by`."""
+    return _BETWEEN_WORDS.sub("_", key.strip()).casefold()
 
 
 def lines(record: Mapping[str, Any]) -> str:

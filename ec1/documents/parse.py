@@ -8,7 +8,6 @@ once.
 import binascii
 import hashlib
 import html
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.markup import html_text, without_markup
 from ec1.documents.passages import holds_turns, is_conversation, passages
+from ec1.documents.records import load_json
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.text import clean, decode
 from ec1.errors import RejectedError
@@ -36,8 +36,6 @@ TEXTS_VERSION = 2
 # A longer block is not front matter, and its YAML would take seconds.
 _FRONT_MATTER_CHARACTERS = 2**15
 _FRONT_MATTER_DEPTH = 16
-# Brackets and commas: a bound on how many Python objects a JSON text can become (some 70 bytes each).
-_JSON_VALUES = 4_000_000
 _TITLE_CHARACTERS = 200
 _HEAD = 4096
 _BETWEEN_PARTS = "\n\n"
@@ -51,6 +49,8 @@ _YAML_TITLE = re.compile(r"^title:[ \t]+(\S.*)$", re.MULTILINE)
 # A picture that is written out in the text, as Google Docs exports Markdown: no word is that long.
 _WRITTEN_OUT = re.compile(r"(?<=;base64,)[A-Za-z0-9+/=_-]+|[A-Za-z0-9+/=_-]{1000,}")
 _LETTERS_OF_BYTES = 12
+# `%20`, of a text that is written out in a record.
+_ESCAPES = 4_000_000
 _DATA_URI = re.compile(r"data:([^,]{0,512}),", re.IGNORECASE)
 
 
@@ -190,10 +190,10 @@ def _is_plain_yaml(block: str) -> bool:
 
 
 def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
-    value = _json(text)
+    value = load_json(text)
     record = {"": value} if is_conversation(value) else value
     if not isinstance(record, dict):
-        raise RejectedError("not a JSON object; of a list of records write each to a line of its own, as .jsonl")
+        raise RejectedError("neither a JSON object nor a list of those with text in them")
     metadata = {
         clean(key): found
         for key, value in record.items()
@@ -211,7 +211,8 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
             return title, found, metadata
     file = record.get("file")
     says = fields.lines(metadata) or fields.others(metadata, "")
-    if not isinstance(file, dict) and ((found := "\n\n".join(passages(record))) or says):
+    found = "\n\n".join(passages(record)) or ("" if says else fields.prose(metadata, "").strip())
+    if not isinstance(file, dict) and (found or says):
         return title, found, metadata
     if not isinstance(file, dict) or not isinstance(file.get("data"), str):
         raise RejectedError("no text: neither .corpus, .body nor .text, nor a .file.data")
@@ -232,27 +233,14 @@ def _plain(value: object, depth: int = 0) -> Any:
     return None
 
 
-def _json(text: str) -> Any:
-    if text.count(",") + text.count("[") + text.count("{") > _JSON_VALUES:
-        raise RejectedError(f"more than {_JSON_VALUES:,} JSON values")
-    try:
-        return json.loads(text.lstrip("\ufeff"))
-    except json.JSONDecodeError as error:
-        raise RejectedError(f"not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
-    except ValueError:
-        raise RejectedError("not JSON: a number of too many digits") from None
-    except RecursionError:
-        raise RejectedError("not JSON that can be read: nested too deeply") from None
-
-
 def _payload(uri: str, filename: str) -> str:
     """The text in a data URI (RFC 2397)."""
     match = _DATA_URI.match(uri)
     if not match:
         raise RejectedError(".file.data is not a data URI (data:…;base64,…)")
     media_type, *parameters = (part.strip().lower() for part in match[1].split(";"))
-    if uri.count("%") > _JSON_VALUES:
-        raise RejectedError(f"more than {_JSON_VALUES:,} escapes in .file.data")
+    if uri.count("%") > _ESCAPES:
+        raise RejectedError(f"more than {_ESCAPES:,} escapes in .file.data")
     try:
         data = unquote_to_bytes(uri[match.end() :])
     except UnicodeEncodeError:

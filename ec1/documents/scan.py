@@ -26,11 +26,11 @@ from ec1.documents.scan_cache import Row, ScanCache
 from ec1.documents.settings import DocumentSettings
 from ec1.documents.sources.copies import Copies
 from ec1.documents.sources.opened import Opener, OpeningLimits
-from ec1.documents.sources.unpack import Seen, holds_others, unpack
+from ec1.documents.sources.unpack import Seen, is_container, may_hold_others, unpack
 from ec1.documents.steady import Unreadable, Unsteady, read_steadily
 from ec1.errors import DeferredError, InputError, PermanentError
 from ec1.files import digest_of
-from ec1.streams import CONTAINERS, CONVERTED, Stream, is_hidden
+from ec1.streams import CONVERTED, LISTS, WITH_ATTACHMENTS, Stream, is_hidden
 
 log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class _Scan:
     @property
     def opens_files(self) -> bool:
         """Whether some stream reads files that hold others."""
-        return any(holds_others(suffix) for stream in self.streams.values() for suffix in stream.suffixes)
+        return any(may_hold_others(suffix) for stream in self.streams.values() for suffix in stream.suffixes)
 
     def run(self, cache: ScanCache, copies: Copies | None, *, verify: bool) -> None:
         """Walk all streams, then what was taken out of their files. Raises DeferredError if a folder cannot be
@@ -176,7 +176,7 @@ class _Scan:
         if copies is not None:
             # Files that look unchanged are opened again where what they hold is not there, or by other rules.
             chosen = {name: (stream.suffixes, stream.pattern) for name, stream in sorted(self.streams.items())}
-            limits = (settings.unpacking.model_dump(), asdict(opening), settings.max_bytes)
+            limits = (settings.unpacking.model_dump(), asdict(opening), settings.max_bytes, LISTS)
             verify = not copies.made_by(digest_of([chosen, limits])) or verify
         for stream in self.streams.values():
             rules = int(digest_of([stream.suffixes, stream.pattern])[:15], 16)
@@ -380,11 +380,16 @@ class _Walk:
             self.scan.later += 1
             return row
         ledger_row = self.scan.ledger.get(DocumentKey(self.stream.name, path)) if live else None
-        if self.root is self.scan.root and stat_bits.S_ISREG(found.st_mode) and holds_others(name):
-            modified_ns = self.scan.modified_ns(found)
-            self.scan.containers.append(Seen(self.stream, path, self.root / target, found, modified_ns))
-        if name.lower().endswith(CONTAINERS):
-            return None
+        if may_hold_others(name) and stat_bits.S_ISREG(found.st_mode):
+            container = self._is_container(self.root / target)
+            if self.root is self.scan.root and (container or name.lower().endswith(WITH_ATTACHMENTS)):
+                modified_ns = self.scan.modified_ns(found)
+                self.scan.containers.append(Seen(self.stream, path, self.root / target, found, modified_ns))
+            if container:
+                if live:
+                    # It was a document by other rules, or when it held one record.
+                    self.known[path] = ""
+                return None
         # What was rejected is read again, since the rejection may have been the scan's own.
         if (
             ledger_row
@@ -396,6 +401,13 @@ class _Walk:
             self._compared(path, ledger_row, ledger_row.content_sha256, ledger_row.document_id, found)
             return row
         return self._read(path, target, ledger_row, found)
+
+    def _is_container(self, file: Path) -> bool:
+        try:
+            return is_container(file, self.stream.suffixes)
+        except OSError:
+            # Read as a document, it is said why it cannot be.
+            return False
 
     def _takes(self, path: str) -> bool:
         """Whether the stream takes a file. What an archive or a mail holds is chosen by its suffix alone: the pattern

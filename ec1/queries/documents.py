@@ -11,6 +11,7 @@ from ec1.deployment import Deployment
 from ec1.documents.ledger import DocumentKey, LedgerEntry
 from ec1.documents.parse import Document
 from ec1.documents.sources.opened import Opener, OpeningLimits
+from ec1.documents.sources.unpack import is_container
 from ec1.errors import DeferredError, InputError, RejectedError
 from ec1.graph.reader import GraphReader
 from ec1.home import Home
@@ -19,7 +20,7 @@ from ec1.night.forgetting.containers import texts_in
 from ec1.night.forgetting.tuples import corpus_lines
 from ec1.night.forgetting.wanted import Wanted
 from ec1.night.steps.extractor import extractor_of
-from ec1.streams import CONTAINERS, WITH_ATTACHMENTS, Stream
+from ec1.streams import WITH_ATTACHMENTS, Stream
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,9 @@ def preview(deployment: Deployment, home: Home, path: Path) -> DocumentPreview:
         raise InputError(
             f"{path} is of a kind that is not read: those are {kinds}, and what a stream's `as_text` names"
         )
-    if path.suffix.lower() in CONTAINERS:
-        raise InputError(f"{path} holds documents and is none itself: unpack it, and look at one of them")
     try:
+        if is_container(path, deployment.documents.suffixes):
+            raise InputError(f"{path} holds documents and is none itself: take one of them out, and look at that")
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None

@@ -203,7 +203,7 @@ class TestContact:
     @pytest.mark.parametrize(
         ("record", "reason"),
         [
-            ([], "not a JSON object"),
+            ([], "neither a JSON object nor a list"),
             ({}, "no text: neither"),
             ({"key": "x" * 99, "note": 5}, "no text: neither"),
             ({"corpus": ["a"], "file": 5}, "no text: neither"),

@@ -168,8 +168,8 @@ def test_prose_of_records_in_a_list_is_read() -> None:
         [],
     ],
 )
-def test_a_list_of_records_that_are_documents_each_is_refused_with_what_to_do(records: list[Any]) -> None:
-    with pytest.raises(RejectedError, match="write each to a line of its own"):
+def test_a_list_of_records_that_are_documents_each_is_none_itself(records: list[Any]) -> None:
+    with pytest.raises(RejectedError, match="neither a JSON object nor a list"):
         read(records)
 
 

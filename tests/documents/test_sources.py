@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+import re
 import signal
 import subprocess
 import zipfile
@@ -425,6 +426,75 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
     book.write_text(ann.replace("END:VCARD\r\n", "") + old)
     (broken,) = night.run().rejected
     assert "not an address book that can be read" in broken.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        (
+            "google.csv",
+            "First Name,Last Name,Organization Name,E-mail 1 - Label,E-mail 1 - Value,Address 1 - City,\n"
+            'Ann,Lee,"Glass, Sons & Co",* Work,ann@example.org,Riga,met at the mill\n\nBo,Wu,,,,,,too far\n',
+            [
+                "name: Ann Lee\norganization name: Glass, Sons & Co\ne mail: ann@example.org\ncity: Riga\n\n"
+                "other: met at the mill",
+                "name: Bo Wu\n\nother: too far",
+            ],
+        ),
+        (
+            "connections.tsv",
+            'Notes:\n"Some addresses\nare missing."\n\nName\tUser Email\tRole\nAnn Lee\tann@example.org\tHead of sales\n',
+            ["name: Ann Lee\nuser email: ann@example.org\n\nrole: Head of sales"],
+        ),
+        (
+            "crm.JSON",
+            '\ufeff [{"fullName": "Ann Lee", "companyName": "Glass Ltd"}, {"id": 7, "note": "Bo Wu called about it."}]',
+            ["full name: Ann Lee\ncompany name: Glass Ltd", "note: Bo Wu called about it."],
+        ),
+    ],
+)
+def test_each_record_of_a_list_is_a_document_of_its_own(
+    name: str, content: str, texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=1)
+    (night.root / name).write_text(content, encoding="utf-8")
+    with zipfile.ZipFile(night.root / "old.zip", "w") as archive:
+        archive.writestr(name, content.encode("utf-16"))
+    found = sorted(night.text(path) for path in night.paths() if path.startswith(name))
+    assert found == texts
+    assert len(night.ledger) == 2 * len(texts), "in an archive, too, and the list itself is none"
+    assert nothing_new(night.run())
+    (night.root / name).write_text('{"text": "One record now."}' if name.endswith("JSON") else "One,text\nnow,too\n")
+    again = night.run()
+    assert ([each.key.path for each in again.changed], len(again.vanished)) == ([name], len(texts))
+    (night.root / name).write_text(content, encoding="utf-8")
+    # What was written in the last two seconds may be a document that is being saved.
+    monkeypatch.setattr("ec1.documents.scan._RACY_NS", 0)
+    again = night.run()
+    assert ([key.path for key in again.vanished], len(again.changed)) == ([name], len(texts))
+    (night.root / name).write_text(content[:-3] + "," if name.endswith("JSON") else content + '"' + "x" * 200_000)
+    (broken,) = night.run().rejected
+    assert broken.key.path == name and re.search("not JSON: |not a table that can be read: ", broken.reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("prices.csv", "name,price\nAnn Lee,3\n"),
+        ("chat.json", '[{"speaker": "Ann Lee", "text": "Good morning."}, {"speaker": "Bo Wu", "text": "Hi there."}]'),
+        ("words.json", '{"text": "Ann Lee, [{}]"}'),
+    ],
+)
+def test_a_table_of_other_things_and_a_conversation_are_one_document(name: str, content: str, tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=1)
+    (night.root / name).write_text(content)
+    assert night.paths() == [name] and "Ann Lee" in night.text(name)
+
+
+def test_a_list_is_a_document_where_a_stream_reads_no_records(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": ".", "suffixes": [".csv"]}})
+    (night.root / "people.csv").write_text("First name,Last name\nAnn,Lee\n")
+    assert night.paths() == ["people.csv"]
 
 
 def test_what_is_attached_to_an_outlook_mail_is_read(tmp_path: Path) -> None:

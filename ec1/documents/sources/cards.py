@@ -6,6 +6,7 @@ Belongs here: which property of a card is which field (`ec1.documents.fields`). 
 import io
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ec1.documents.text import decode
@@ -28,12 +29,12 @@ _BEGINNING = re.compile(r"^BEGIN:VCARD[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _BROKEN = ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 
-def contacts(data: bytes) -> Iterator[dict[str, Any]]:
+def contacts(path: Path) -> Iterator[dict[str, Any]]:
     """A record of each card, with what says who it is, how to reach them and what was noted; pictures, keys and times
-    are left out. Raises RejectedError where the file cannot be read on."""
+    are left out. Raises RejectedError where the file cannot be read on; OSError."""
     import vobject
 
-    text = decode(data)
+    text = decode(path.read_bytes())
     begun, ended = len(_BEGINNING.findall(text)), 0
     try:
         for card in vobject.readComponents(io.StringIO(text), ignoreUnreadable=True, allowQP=True):

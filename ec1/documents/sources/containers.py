@@ -1,5 +1,5 @@
-"""Files that hold documents: archives, mailboxes, exports with a record a line, address books, mails with attachments.
-Each is a source of its own.
+"""Files that hold documents: archives, mailboxes, exports with a record a line, address books, lists of records, mails
+with attachments. Each is a source of its own.
 
 Belongs here: what is in such a file, and how much may come out of it. Does not: what a mail itself says
 (`ec1.documents.convert`), copying (`copies.py`), and containers in containers (`unpack.py`). ZIP is `zipfile`'s work,
@@ -16,7 +16,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,11 @@ import olefile
 
 from ec1.documents.mail_text import BROKEN_MAIL, file_name, message_of
 from ec1.documents.media_types import MEDIA_TYPES
+from ec1.documents.records import records
 from ec1.documents.sources.cards import contacts
 from ec1.documents.sources.source import Item
 from ec1.errors import RejectedError
+from ec1.streams import LISTS, RECORD
 
 _BROKEN_MAIL = (*BROKEN_MAIL, OSError, mailbox.Error, struct.error)
 _BROKEN_ZIP = (
@@ -65,13 +67,14 @@ class Container(contextlib.ExitStack):
 
     def items(self) -> Iterator[Item]:
         suffix = self._path.suffix.lower()
-        own = {
+        own: dict[str, Callable[[], Iterator[Item]]] = {
             ".zip": self._zipped,
             ".mbox": self._messages,
             ".msg": self._outlook,
             ".jsonl": self._records,
             ".ndjson": self._records,
-            ".vcf": self._contacts,
+            ".vcf": partial(self._each_of, contacts),
+            **dict.fromkeys(LISTS, partial(self._each_of, records)),
         }
         found = own.get(suffix, self._attached)()
         count = total = 0
@@ -131,12 +134,12 @@ class Container(contextlib.ExitStack):
                 yield Item(f"{digest[:16]}.json", digest, self._modified_ns, read, size)
             start += size
 
-    def _contacts(self) -> Iterator[Item]:
-        """The contacts of an address book, each as a record under a name that its content gives it, once."""
-        every = dict.fromkeys(json.dumps(record).encode() for record in contacts(self._path.read_bytes()))
+    def _each_of(self, records_in: Callable[[Path], Iterable[Mapping[str, Any]]]) -> Iterator[Item]:
+        """The records of an address book or a list, each under a name that its content gives it, once."""
+        every = dict.fromkeys(json.dumps(record).encode() for record in records_in(self._path))
         for data in every:
             digest = hashlib.sha256(data).hexdigest()
-            yield Item(f"{digest[:16]}.json", digest, self._modified_ns, partial(bytes, data), len(data))
+            yield Item(f"{digest[:16]}{RECORD}", digest, self._modified_ns, partial(bytes, data), len(data))
 
     def _attached(self) -> Iterator[Item]:
         """The attachments of a mail. Where its structure is broken there are none; its text is read all the same."""

@@ -6,15 +6,16 @@ which files there are (`ec1.documents.scan`).
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ec1.documents.records import is_list
 from ec1.documents.sources.copies import Copies
 from ec1.documents.sources.opened import Opener, TooSlowError
 from ec1.documents.sources.settings import UnpackingSettings
 from ec1.errors import DeferredError, RejectedError
-from ec1.streams import CONTAINERS, WITH_ATTACHMENTS, Stream
+from ec1.streams import CONTAINERS, LISTS, RECORD, WITH_ATTACHMENTS, Stream
 
 _DEEPEST = 3
 """Containers in one another."""
@@ -35,9 +36,15 @@ class Seen:
     modified_ns: int
 
 
-def holds_others(name: str) -> bool:
+def may_hold_others(name: str) -> bool:
     """Whether a file of this name may hold documents."""
-    return name.lower().endswith((*CONTAINERS, *WITH_ATTACHMENTS))
+    return name.lower().endswith((*CONTAINERS, *WITH_ATTACHMENTS, *LISTS))
+
+
+def is_container(file: Path, suffixes: Collection[str]) -> bool:
+    """Whether a file holds documents and is none itself, for a stream that reads these. Raises OSError."""
+    name = file.name.lower()
+    return name.endswith(CONTAINERS) or (name.endswith(LISTS) and RECORD in suffixes and is_list(file))
 
 
 def unpack(
@@ -49,8 +56,9 @@ def unpack(
     Returns the containers that could not be read now, and why: which documents they hold is unknown tonight.
     """
     for folder in copies.folders():
-        inner = folder.endswith(_INSIDE)
-        if not (copies.root / folder.removesuffix(_INSIDE) if inner else root / folder).is_file():
+        file = copies.root / folder.removesuffix(_INSIDE) if folder.endswith(_INSIDE) else root / folder
+        # A list of records may have become one record.
+        if not file.is_file() or (file.suffix.lower() in LISTS and not is_list(file)):
             copies.remove(folder)
     known = copies.folders()
     unread = []
@@ -112,7 +120,8 @@ class _Unpacking:
                 self.copies.refuse(folder, "", str(error), version=self.version, stream=stream, signature=signature)
             return str(error)
         for path, version in self.copies.files(folder).items():
-            if holds_others(path):
+            suffixes = self.outermost.stream.suffixes
+            if path.lower().endswith(WITH_ATTACHMENTS) or is_container(self.copies.root / folder / path, suffixes):
                 self._inner(folder, path, version, depth)
         return ""
 
@@ -122,7 +131,7 @@ class _Unpacking:
         if depth < _DEEPEST:
             problem = self.run(inner, self.copies.root / folder / path, "", depth + 1)
         else:
-            problem = f"a container in {_DEEPEST} others" if path.lower().endswith(CONTAINERS) else ""
+            problem = "" if path.lower().endswith(WITH_ATTACHMENTS) else f"a container in {_DEEPEST} others"
         if problem:
             self.copies.refuse(folder, path, problem, version=version, stream=self.outermost.stream.name)
 
