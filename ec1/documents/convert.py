@@ -36,7 +36,7 @@ from ec1.files import digest_of, write_unflushed
 _PIECE = 2**20
 log = logging.getLogger(__name__)
 
-CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-6"
+CONVERTER_VERSION = f"kreuzberg-{version('kreuzberg')}-7"
 """Raise the last number when `converter_process.py` gives another text for the same bytes."""
 _PICTURES = "pages"
 """Which way it reads pictures: a page for itself. It counts where pictures are read."""

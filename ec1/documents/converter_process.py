@@ -26,6 +26,7 @@ from ec1.documents.office_parts import beside
 from ec1.documents.office_text import as_written, readable
 from ec1.documents.outlook_text import html_body
 from ec1.documents.page_lines import paragraphs
+from ec1.documents.tables import with_whole_names
 from ec1.documents.text import decode
 from ec1.errors import RejectedError, one_line
 
@@ -90,7 +91,7 @@ def _convert(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
         title, parts = _read(data, media_type, max_pages, languages)
         if sum(len(text) for _, text in parts) > _MAX_CHARACTERS:
             return {"refused": f"more than {_MAX_CHARACTERS:,} characters"}
-        return {"title": title, "parts": parts}
+        return {"title": title, "parts": [[place, with_whole_names(text)] for place, text in parts]}
     except RejectedError as error:
         return {"refused": str(error)}
     except MemoryError:

@@ -27,11 +27,12 @@ from ec1.documents.markup import html_text, without_markup
 from ec1.documents.passages import holds_turns, is_conversation, passages
 from ec1.documents.records import load_json
 from ec1.documents.settings import ConversionSettings
+from ec1.documents.tables import with_whole_names
 from ec1.documents.text import clean, decode
 from ec1.errors import RejectedError
 from ec1.streams import CONVERTED
 
-TEXTS_VERSION = 2
+TEXTS_VERSION = 3
 """Raise this when files that no library converts give another text for the same bytes."""
 # A longer block is not front matter, and its YAML would take seconds.
 _FRONT_MATTER_CHARACTERS = 2**15
@@ -110,7 +111,7 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
     else:
         text, metadata = clean(text), {}
         title = _first(found.strip("'\" ") for found in _matches(_YAML_TITLE, text))
-    text = _WRITTEN_OUT.sub(_word, text).strip()
+    text = with_whole_names(_WRITTEN_OUT.sub(_word, text).strip())
     head = fields.lines(metadata)
     others = fields.others(metadata, head + text)
     if not (head + others + text).strip():

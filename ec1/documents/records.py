@@ -2,7 +2,7 @@
 customer systems export them.
 
 Belongs here: which files those are, and their records. Does not: what a record says (`parse.py`, `fields.py`), and
-exports that name their kind (`sources/containers.py`). A list of what was said is a conversation, and one document. Any
+exports that name their kind (`ec1.documents.sources`). A list of what was said is a conversation, and one document. Any
 other table is text: of a row without a person there is little to say.
 """
 

@@ -443,7 +443,7 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
         ),
         (
             "connections.tsv",
-            'Notes:\n"Some addresses\nare missing."\n\nName\tUser Email\tRole\nAnn Lee\tann@example.org\tHead of sales\n',
+            'Notes:\n"Some\nare missing."\n\nName\tUser Email\tRole\nAnn Lee\tann@example.org\tHead of sales\n',
             ["name: Ann Lee\nuser email: ann@example.org\n\nrole: Head of sales"],
         ),
         (

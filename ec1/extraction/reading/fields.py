@@ -15,7 +15,7 @@ from ec1.extraction.results import ENTITY_CLASSES, EntityClass, Mention, Trait
 from ec1.vocabulary import CONTRACT, Vocabulary
 
 # Raise this when the same fields would give other names or facts.
-FIELDS_VERSION = 2
+FIELDS_VERSION = 1
 
 _CONFIDENCE = 0.95
 _LINE = re.compile(r"^(?P<key>[^:\n]{1,40}): (?P<value>[^\n]+)$", re.MULTILINE)
