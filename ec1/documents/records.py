@@ -96,10 +96,19 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
     if (table := _table(text)) is None:
         return
     delimiter, first, head = table
+    rows = csv.reader(io.StringIO(text), delimiter=delimiter)
     try:
-        for row in itertools.islice(csv.reader(io.StringIO(text), delimiter=delimiter), first, None):
+        *before, names = itertools.islice(rows, first)
+        if said := "\n".join(line for row in before if (line := " ".join(filter(None, row)).strip())):
+            yield {"text": said}
+        for row in rows:
+            if row[:1] == names[:1]:
+                # The head again, of another part of the table.
+                continue
             record: dict[str, list[str]] = {}
-            for key, cell in zip(itertools.chain(head, itertools.repeat(_OTHER)), row, strict=False):
+            # A line of one cell is a heading.
+            keys = itertools.chain(head if len(row) > 1 else (), itertools.repeat(_OTHER))
+            for key, cell in zip(keys, row, strict=False):
                 if key and cell.strip():
                     record.setdefault(key, []).append(cell.strip())
             if record:

@@ -443,8 +443,13 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
         ),
         (
             "connections.tsv",
-            'Notes:\n"Some\nare missing."\n\nName\tUser Email\tRole\nAnn Lee\tann@example.org\tHead of sales\n',
-            ["name: Ann Lee\nuser email: ann@example.org\n\nrole: Head of sales"],
+            'Title\tSales review\n"Some\nare missing."\n\nName\tUser Email\tRole\n'
+            "Ann Lee\tann@example.org\tHead of sales\n\n3. Joined\nName\tUser Email\n",
+            [
+                "Title Sales review\nSome\nare missing.",
+                "name: Ann Lee\nuser email: ann@example.org\n\nrole: Head of sales",
+                "other: 3. Joined",
+            ],
         ),
         (
             "crm.JSON",
