@@ -70,7 +70,7 @@ FAMILY = _keys("surname last_name family_name lastname nachname apellido")
 _FULL = ("name", "full_name")
 # What a record of a person may stand in: its fields are the person's.
 _PERSON_ITSELF = _keys("contact person profile personal identity user employee individual card data record details")
-_OF_THE_CONTRACT = _keys("file destination_archive edge_entities")
+OF_THE_CONTRACT = _keys("file destination_archive edge_entities")
 """What a contact file says about where it goes, and not about whom it is of (docs/contracts.md)."""
 _BETWEEN_WORDS = re.compile(r"[\s-]+|(?<=[a-z])(?=[A-Z])")
 _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
@@ -80,9 +80,10 @@ _MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\([^()\s]*\)")
 _MAX_CHARACTERS = 200
 _MAX_PROSE = 2000
 _MAX_ITEMS = 100
+_MAX_DEPTH = 16
 KNOWN = frozenset().union(*NAMES.values(), *FACTS.values())
 """Keys whose values are names or facts."""
-_LISTED = KNOWN | PROSE | GIVEN | FAMILY | _OF_THE_CONTRACT
+_LISTED = KNOWN | PROSE | GIVEN | FAMILY | OF_THE_CONTRACT
 
 
 @lru_cache(maxsize=1024)
@@ -105,6 +106,24 @@ def prose(record: Mapping[str, Any], text: str) -> str:
 def others(record: Mapping[str, Any], text: str) -> str:
     """The fields of a record under keys of no list that have words in them, in the same way."""
     return _joined(_said(record, text, lambda key: key not in _LISTED, _has_words))
+
+
+def lines_inside(record: Mapping[str, Any], key: str, most: int, depth: int = 0) -> Iterator[str]:
+    """The fields with words in them of a record inside another, under this key, and of those in it, a line each; those
+    that are no names or facts only if they are shorter than `most`."""
+    start = f"{_shown(key)} " if key else ""
+    if (name := _whole_name(record)) and not any(plain_key(each) in _FULL for each in record):
+        yield f"{start}name: {name}"
+    for each, value in record.items():
+        if isinstance(value, Mapping):
+            if depth < _MAX_DEPTH:
+                yield from lines_inside(value, each, most, depth + 1)
+            continue
+        if plain_key(each) in GIVEN | FAMILY:
+            continue
+        texts = (_text(item, _MAX_CHARACTERS if plain_key(each) in KNOWN else most - 1) for item in _items(value))
+        if said := "; ".join(text for text in texts if text and _has_words(text)):
+            yield f"{start}{_shown(each)}: {said}"
 
 
 def is_field(key: str, value: str) -> bool:

@@ -24,7 +24,7 @@ from ec1.documents import fields
 from ec1.documents.convert import Converter
 from ec1.documents.ledger import DocumentKey
 from ec1.documents.markup import html_text, without_markup
-from ec1.documents.passages import holds_turns, is_conversation, passages
+from ec1.documents.passages import besides, holds_turns, inside, is_conversation, passages
 from ec1.documents.records import load_json
 from ec1.documents.settings import ConversionSettings
 from ec1.documents.tables import with_whole_names
@@ -108,6 +108,7 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
         if _MARKUP.search(text):
             text = clean(_MARKUP.sub(_meant, text))
         title = _first(_strings([metadata.get("title")]), _matches(_HEADING, text))
+        text = "\n\n".join([*inside(metadata, fields.lines(metadata) + fields.others(metadata, text)), text.strip()])
     else:
         text, metadata = clean(text), {}
         title = _first(found.strip("'\" ") for found in _matches(_YAML_TITLE, text))
@@ -206,13 +207,14 @@ def _contact(text: str) -> tuple[str, str, dict[str, Any]]:
     if "name" in metadata and holds_turns(record):
         # A chat's, and no person's.
         metadata.setdefault("title", metadata.pop("name"))
+    says = fields.lines(metadata) + fields.others(metadata, "")
     for name in ("corpus", "body", "text"):
         value = record.get(name)
         if isinstance(value, str) and (found := clean(without_markup(value)).strip()):
-            return title, found, metadata
+            rest = {key: each for key, each in record.items() if key not in (name, *fields.OF_THE_CONTRACT)}
+            return title, "\n\n".join([found, *besides(found, rest, says)]), metadata
     file = record.get("file")
-    says = fields.lines(metadata) or fields.others(metadata, "")
-    found = "\n\n".join(passages(record)) or ("" if says else fields.prose(metadata, "").strip())
+    found = "\n\n".join(passages(record, says)) or ("" if says else fields.prose(metadata, "").strip())
     if not isinstance(file, dict) and (found or says):
         return title, found, metadata
     if not isinstance(file, dict) or not isinstance(file.get("data"), str):

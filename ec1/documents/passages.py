@@ -23,6 +23,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 # From Thai on, in Unicode's order, there are writings without blanks between words; a word is rarely that long.
 _WITHOUT_BLANKS, _SENTENCE = "\u0e00", 5
 _SAID = ("text", "content", "message", "body", "sentence", "transcript", "said", "utterance", "words", "caption")
+_PIECES = (*_SAID, "punctuatedword", "word")
 _SPEAKERS = (
     *("speaker", "speakername", "from", "fromname", "author", "authorname", "sender", "sendername", "user"),
     *("username", "creator", "participant", "participantname", "name", "displayname", "nickname", "who"),
@@ -32,16 +33,59 @@ _LONGEST_NAME, _MOST_SPEAKERS, _COMPARED, _SAMPLE = 100, 1000, 100, 500
 _NO_TURN = (fields.PROSE | fields.KNOWN) - fields.NAMES["Person"] - frozenset(_SAID)
 
 
-def passages(value: object) -> Iterator[str]:
+def passages(value: object, said: str = "") -> Iterator[str]:
     """The strings of a record, also in lists and records in it, that read like text and are no field of their own; of a
     list of records that each hold what somebody said, and of one such record, `Ann Lee: Good morning.`, however short
-    it is."""
+    it is. The fields of any other record inside it are lines, but for those of the record itself, which are `said`."""
     if not is_conversation([value]):
-        return _passages(value, "", 0)
+        return _passages(value, "", 0, _Lines(said))
     # A speaker who is a field of the record has a line already.
     assert isinstance(value, Mapping)
     turn = {key: each for key, each in value.items() if fields.plain_key(key) not in fields.NAMES["Person"]}
     return _passages([turn], "", 0)
+
+
+def inside(record: Mapping[str, Any], said: str) -> Iterator[str]:
+    """The passages of the records in a record, and not its own."""
+
+    def holds_records(value: object) -> bool:
+        return isinstance(value, Mapping) or (isinstance(value, list) and any(map(holds_records, value)))
+
+    return passages({key: value for key, value in record.items() if holds_records(value)}, said)
+
+
+def besides(text: str, rest: object, said: str) -> Iterator[str]:
+    """The passages of what a record holds beside its own text, such as comments; not those that are the same text in
+    pieces, as transcripts have it."""
+    letters, others = _letters(text), 0
+    for passage in passages(rest, said):
+        # A speaker stands before the words.
+        if others < _COMPARED and _letters(passage.partition(": ")[2] or passage) in letters:
+            continue
+        others += 1
+        yield passage
+
+
+class _Lines:
+    """The lines of records inside a record: each once, but for names and facts, and none that was said before."""
+
+    def __init__(self, said: str) -> None:
+        values = (line.partition(": ")[2] for line in said.split("\n"))
+        self._said = {part for value in values for part in (value, *value.split("; "))}
+        self._seen: set[str] = set()
+
+    def of(self, record: Mapping[str, Any], key: str) -> str:
+        said = (value for name, value in record.items() if _plain(name) in _PIECES and isinstance(value, str))
+        if not all(map(_is_text, said)):
+            # A word of a text, with its time.
+            return ""
+        found = []
+        for line in fields.lines_inside(record, key, _PASSAGE):
+            name, _, value = line.partition(": ")
+            if value not in self._said and (line not in self._seen or fields.plain_key(name) in fields.KNOWN):
+                found.append(line)
+        self._seen.update(found)
+        return "\n".join(found)
 
 
 def is_conversation(value: object) -> bool:
@@ -67,7 +111,8 @@ def holds_turns(record: Mapping[str, Any]) -> bool:
     )
 
 
-def _passages(value: object, key: str, depth: int) -> Iterator[str]:
+def _passages(value: object, key: str, depth: int, lines: _Lines | None = None, told: bool = True) -> Iterator[str]:
+    """`told`: the short strings of this record are lines already."""
     if depth > _NESTED:
         return
     if isinstance(value, str):
@@ -77,14 +122,16 @@ def _passages(value: object, key: str, depth: int) -> Iterator[str]:
         if len(found) >= _PASSAGE and _SEVERAL_WORDS.search(found) and not is_field:
             yield found
     elif isinstance(value, dict):
+        if lines and not told and (paragraph := lines.of(value, key)):
+            yield paragraph
         for name, each in value.items():
-            yield from _passages(each, name, depth + 1)
+            yield from _passages(each, name, depth + 1, lines, told=depth > 0 and isinstance(each, dict))
     elif isinstance(value, list):
         if fields.plain_key(key) not in fields.KNOWN and (said := _key_of_said(value)):
             yield from _turns(value, said, depth)
         else:
             for each in value:
-                yield from _passages(each, key, depth + 1)
+                yield from _passages(each, "" if isinstance(each, dict) else key, depth + 1, lines, told=False)
 
 
 def _turns(records: Sequence[Any], key: str, depth: int) -> Iterator[str]:
@@ -165,7 +212,7 @@ def _piece(value: object) -> str:
     if not isinstance(value, Mapping):
         return ""
     by_name = {_plain(key): each for key, each in value.items() if isinstance(each, str)}
-    return next((by_name[name] for name in (*_SAID, "punctuatedword", "word") if by_name.get(name)), "")
+    return next((by_name[name] for name in _PIECES if by_name.get(name)), "")
 
 
 def _speaker(record: Mapping[str, Any]) -> str:

@@ -176,8 +176,9 @@ def test_a_list_of_records_that_are_documents_each_is_none_itself(records: list[
 def test_labels_and_words_are_not_what_was_said() -> None:
     tasks = [{"owner": "Ann Lee", "status": "In progress"}, {"owner": "Bo Ek", "status": "In progress"}]
     words = [{"speaker": "A", "text": word} for word in ("Herr", "Müller", "東京")]
-    with pytest.raises(RejectedError, match="no text"):
-        read({"tasks": tasks * 2, "words": words})
+    assert read({"tasks": tasks * 2, "words": words}).text == "\n\n".join(
+        ["owner: Ann Lee\nstatus: In progress", "owner: Bo Ek", "owner: Ann Lee", "owner: Bo Ek"]
+    ), "a label once, names each time, a word of a text as none of its own"
 
 
 def test_writing_without_blanks_is_read() -> None:
@@ -187,4 +188,41 @@ def test_writing_without_blanks_is_read() -> None:
 
 
 def test_a_text_of_its_own_is_the_text() -> None:
-    assert read({"text": "Good morning.", "segments": SENTENCES}).text == "Good morning."
+    assert read({"text": SPOKEN, "segments": SENTENCES}).text == SPOKEN
+    whole = f"Good morning. {SAID}"
+    assert read({"text": whole, "segments": SENTENCES}).text == whole
+
+
+def test_what_stands_beside_a_text_is_read_too() -> None:
+    ticket = {
+        "title": "Login fails",
+        "body": "It does so since May.",
+        "requester": {"displayName": "Cy Fox", "id": 7},
+        "comments": [{"author": "Bo Ek", "body": "Works for me."}],
+        "history": [{"changedBy": {"displayName": "Di Roe"}, "to": "Done"}],
+    }
+    assert read(ticket).text == (
+        "title: Login fails\n\nIt does so since May.\n\nrequester display name: Cy Fox\n\nBo Ek: Works for me.\n\n"
+        "changed by display name: Di Roe\nto: Done"
+    )
+
+
+def test_records_in_front_matter_are_read() -> None:
+    text = (
+        b"---\ntitle: Weekly\nactions:\n- owner: Ann Lee\n  task: Send the offer\nmeeting: {taker: {name: Di Roe}}\n"
+        b"attendees:\n- {name: Eve Ng, role: Head of sales}\n---\nWe met."
+    )
+    assert parse_document(DocumentKey("notes", "weekly.md"), text).text == (
+        "attendees: Eve Ng\n\ntitle: Weekly\n\nAnn Lee: Send the offer\n\ntaker name: Di Roe\n\n"
+        "role: Head of sales\n\nWe met."
+    )
+
+
+def test_short_strings_in_records_at_any_depth_are_lines() -> None:
+    board = {
+        "cards": [{"name": "Call Ann Lee", "labels": ["Key account", "x1"]}, {"name": "Visit Riga", "url": "/a"}],
+        "team": {"lead": {"firstName": "Bo", "lastName": "Ek"}, "backend": ["Cy Fox", "Di Roe"]},
+    }
+    assert read(board).text == (
+        "name: Call Ann Lee\nlabels: Key account\n\nname: Visit Riga\n\nlead name: Bo Ek\nteam backend: Cy Fox; Di Roe"
+    )

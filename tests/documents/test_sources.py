@@ -416,7 +416,8 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
     assert sorted(map(night.text, night.paths())) == [
         "name: Dr. Ann Lee\norganization: Glass, Sons & Co\nemail: ann@example.org\nphone: +371 1; +371 2\n"
         "birth date: 1980-02-03\nstreet: Quay 4\ncity: Riga\npostcode: LV-1\n\n"
-        "about: Head of sales\nnote: Met at the mill knows Bo\n\nnickname: Annie\nrelated: Cy Fox",
+        "about: Head of sales\nnote: Met at the mill knows Bo\n\nnickname: Annie\nrelated: Cy Fox\n\n"
+        "address country: Latvia",
         "name: Jörg Müller",
         "organization: Baltic Timber\nphone: +371-3",
     ]
