@@ -15,8 +15,8 @@ _OFFICE = (
 )
 CONVERTED = (*_OFFICE, *CAPTIONS, *PICTURES)
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""
-MEMBERS = MappingProxyType({".mbox": ".eml", ".jsonl": ".json", ".ndjson": ".json", ".vcf": ".json"})
-"""Files that hold documents of one kind: mails, the records of an export, one in each line, and contacts."""
+MEMBERS = MappingProxyType({".mbox": ".eml", ".jsonl": ".json", ".ndjson": ".json", ".vcf": ".json", ".ics": ".json"})
+"""Files that hold documents of one kind: mails, the records of an export, one in each line, contacts and events."""
 CONTAINERS = (".zip", *MEMBERS)
 """Suffixes of files that hold documents and are none themselves (`ec1.documents.sources`)."""
 WITH_ATTACHMENTS = (".eml", ".msg")

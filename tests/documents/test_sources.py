@@ -429,6 +429,28 @@ def test_each_contact_of_an_address_book_is_a_document_of_its_own(tmp_path: Path
     assert "not an address book that can be read" in broken.reason
 
 
+def test_each_event_of_a_calendar_is_a_document_of_its_own(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=1)
+    event = (
+        "BEGIN:VEVENT\r\nUID:1\r\nDTSTART;TZID=Nowhere/At all:20260501T100000\r\nSUMMARY:Sales review\\, May\r\n"
+        'LOCATION:Quay 4\\, Riga\r\nORGANIZER;CN="Lee, Ann":mailto:ann@example.org\r\n'
+        "ATTENDEE;CN=Bo Wu;ROLE=CHAIR:MAILTO:bo@example.org\r\nATTENDEE;CUTYPE=ROOM;CN=Blue Room:mailto:r@x.org\r\n"
+        "ATTENDEE;CN=cy@example.org:mailto:cy@example.org\r\nDESCRIPTION:Offer to Fox & Co\r\n mpany\\nMore\r\n"
+        "BEGIN:VALARM\r\nTRIGGER:-PT15M\r\nDESCRIPTION:Reminder\r\nEND:VALARM\r\nEND:VEVENT\r\n"
+    )
+    task = "BEGIN:VTODO\r\nUID:2\r\nSUMMARY:Call Di Roe\r\nDUE;VALUE=DATE:20260502\r\nEND:VTODO\r\n"
+    whole = f"BEGIN:VCALENDAR\r\nVERSION:2.0\r\n{event}{task}END:VCALENDAR\r\n"
+    (night.root / "own.ics").write_bytes(whole.encode())
+    assert sorted(map(night.text, night.paths())) == [
+        "host: Ann Lee <ann@example.org>\nattendees: Bo Wu <bo@example.org>; cy@example.org\n\n"
+        "title: Sales review, May\n\nwhere: Quay 4, Riga\n\nOffer to Fox & Company\nMore",
+        "title: Call Di Roe",
+    ]
+    (night.root / "own.ics").write_bytes(whole.replace("END:VCALENDAR", "").encode())
+    (broken,) = night.run().rejected
+    assert "not a calendar that can be read" in broken.reason
+
+
 @pytest.mark.parametrize(
     ("name", "content", "texts"),
     [

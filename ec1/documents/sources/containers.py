@@ -1,5 +1,5 @@
-"""Files that hold documents: archives, mailboxes, exports with a record a line, address books, lists of records, mails
-with attachments. Each is a source of its own.
+"""Files that hold documents: archives, mailboxes, exports with a record a line, address books, calendars, lists of
+records, mails with attachments. Each is a source of its own.
 
 Belongs here: what is in such a file, and how much may come out of it. Does not: what a mail itself says
 (`ec1.documents.convert`), copying (`copies.py`), and containers in containers (`unpack.py`). ZIP is `zipfile`'s work,
@@ -26,7 +26,7 @@ import olefile
 from ec1.documents.mail_text import BROKEN_MAIL, file_name, message_of
 from ec1.documents.media_types import MEDIA_TYPES
 from ec1.documents.records import records
-from ec1.documents.sources.cards import contacts
+from ec1.documents.sources.cards import contacts, events
 from ec1.documents.sources.source import Item
 from ec1.errors import RejectedError
 from ec1.streams import LISTS, RECORD
@@ -74,6 +74,7 @@ class Container(contextlib.ExitStack):
             ".jsonl": self._records,
             ".ndjson": self._records,
             ".vcf": partial(self._each_of, contacts),
+            ".ics": partial(self._each_of, events),
             **dict.fromkeys(LISTS, partial(self._each_of, records)),
         }
         found = own.get(suffix, self._attached)()
@@ -135,7 +136,7 @@ class Container(contextlib.ExitStack):
             start += size
 
     def _each_of(self, records_in: Callable[[Path], Iterable[Mapping[str, Any]]]) -> Iterator[Item]:
-        """The records of an address book or a list, each under a name that its content gives it, once."""
+        """The records of an address book, a calendar or a list, each under a name that its content gives it, once."""
         every = dict.fromkeys(json.dumps(record).encode() for record in records_in(self._path))
         for data in every:
             digest = hashlib.sha256(data).hexdigest()
