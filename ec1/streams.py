@@ -25,9 +25,11 @@ RECORD = ".json"
 """Suffix of one record."""
 LISTS = (RECORD, ".csv", ".tsv")
 """Suffixes of documents that hold others, and are none, where they are lists of records (`ec1.documents.records`)."""
+NOTEBOOK = ".ipynb"
+"""Suffix of Jupyter notebooks."""
 _TEXT = (
     *(".md", ".markdown", ".txt", ".text", ".rst", ".org", ".adoc", ".yaml", ".yml", ".csv", ".tsv", ".html", ".htm"),
-    ".json",
+    *(".json", NOTEBOOK),
 )
 READABLE = (*_TEXT, *_OFFICE, *CAPTIONS, *CONTAINERS)
 """Suffixes of all files that are read where a stream names none, in lower case."""

@@ -65,8 +65,11 @@ PROSE = _keys(
     "betreff titel objet asunto notiz notizen"
 )
 """Keys whose values are read like the text."""
-GIVEN = _keys("given_name first_name forename firstname vorname prénom")
-FAMILY = _keys("surname last_name family_name lastname nachname apellido")
+GIVEN = _keys("given_name first_name forename firstname vorname prénom voornaam förnamn fornavn imię")
+FAMILY = _keys(
+    "surname last_name family_name lastname nachname familienname apellido apellidos cognome sobrenome achternaam "
+    "efternamn etternavn efternavn nazwisko"
+)
 _FULL = ("name", "full_name")
 # What a record of a person may stand in: its fields are the person's.
 _PERSON_ITSELF = _keys("contact person profile personal identity user employee individual card data record details")

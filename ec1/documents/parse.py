@@ -30,7 +30,7 @@ from ec1.documents.settings import ConversionSettings
 from ec1.documents.tables import with_whole_names
 from ec1.documents.text import clean, decode
 from ec1.errors import RejectedError
-from ec1.streams import CONVERTED
+from ec1.streams import CONVERTED, NOTEBOOK
 
 TEXTS_VERSION = 3
 """Raise this when files that no library converts give another text for the same bytes."""
@@ -103,8 +103,8 @@ def parse_document(key: DocumentKey, data: bytes, converter: Converter | None = 
         title, text, metadata = _contact(text)
     elif is_html:
         title, text, metadata = "", clean(text), {}
-    elif suffix in (".md", ".markdown"):
-        metadata, text = _front_matter(clean(text))
+    elif suffix in (".md", ".markdown", NOTEBOOK):
+        metadata, text = _front_matter(clean(_prose_of_notebook(text) if suffix == NOTEBOOK else text))
         if _MARKUP.search(text):
             text = clean(_MARKUP.sub(_meant, text))
         title = _first(_strings([metadata.get("title")]), _matches(_HEADING, text))
@@ -158,6 +158,22 @@ def _meant(markup: re.Match[str]) -> str:
 def _word(long: re.Match[str]) -> str:
     """A long run of letters as it is, but if it is of many: of those in which bytes are written."""
     return long[0] if len(set(long[0])) < _LETTERS_OF_BYTES else ""
+
+
+def _prose_of_notebook(text: str) -> str:
+    """What people wrote between the code of a Jupyter notebook (nbformat 4, and 3)."""
+    notebook = load_json(text)
+    if not isinstance(notebook, dict):
+        raise RejectedError("not a notebook: no JSON object")
+    sheets = [notebook, *_mappings(notebook.get("worksheets"))]
+    cells = [cell for sheet in sheets for cell in _mappings(sheet.get("cells"))]
+    written = (cell.get("source") for cell in cells if cell.get("cell_type") in ("markdown", "heading"))
+    lines = (each if isinstance(each, list) else [each] for each in written)
+    return "\n\n".join("".join(line for line in each if isinstance(line, str)) for each in lines)
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _front_matter(text: str) -> tuple[dict[str, Any], str]:

@@ -51,6 +51,22 @@ def rejected(data: bytes | str, key: DocumentKey = MEETING) -> str:
 
 
 class TestFrontMatter:
+    def test_of_a_notebook_what_people_wrote(self) -> None:
+        code = {"cell_type": "code", "source": ["x = 1"], "outputs": [{"text": ["Bo Ek"]}]}
+        cells = [
+            {"cell_type": "markdown", "source": ["# Trial with Glass Ltd\n", "\n", "Ann Lee &amp; Cy Fox"]},
+            code,
+            {"cell_type": "markdown", "source": "Riga " + "again " * 1000, "attachments": {"a": {"png": "iVBO"}}},
+        ]
+        key = DocumentKey("research", "trial.ipynb")
+        for notebook in ({"nbformat": 4, "cells": cells}, {"nbformat": 3, "worksheets": [{"cells": cells}]}):
+            document = parse_document(key, json.dumps(notebook).encode())
+            assert document.title == "Trial with Glass Ltd"
+            assert document.text == f"# Trial with Glass Ltd\n\nAnn Lee & Cy Fox\n\nRiga {'again ' * 1000}".strip()
+        for broken in ([], {"cells": [code]}, {"cells": "x"}, {"cells": [{"cell_type": "markdown"}]}):
+            with pytest.raises(RejectedError):
+                parse_document(key, json.dumps(broken).encode())
+
     def test_only_a_leading_block_is_front_matter(self) -> None:
         document = parse_document(
             MEETING, b"---\ntitle: Standup\nattendees: [Maria, 'Jo']\nrate: 2e-4\n---\nBody\n\n---\nnot: yaml\n---\nEnd"
