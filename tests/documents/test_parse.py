@@ -63,7 +63,8 @@ class TestFrontMatter:
             document = parse_document(key, json.dumps(notebook).encode())
             assert document.title == "Trial with Glass Ltd"
             assert document.text == f"# Trial with Glass Ltd\n\nAnn Lee & Cy Fox\n\nRiga {'again ' * 1000}".strip()
-        for broken in ([], {"cells": [code]}, {"cells": "x"}, {"cells": [{"cell_type": "markdown"}]}):
+        unread: list[object] = [[], {"cells": [code]}, {"cells": "x"}, {"cells": [{"cell_type": "markdown"}]}]
+        for broken in unread:
             with pytest.raises(RejectedError):
                 parse_document(key, json.dumps(broken).encode())
 
