@@ -1,6 +1,7 @@
 """Documents that are not files in a folder: in buckets, repositories, mailboxes, exports, archives and mails."""
 
 import datetime as dt
+import errno
 import json
 import os
 import re
@@ -503,6 +504,18 @@ def test_each_record_of_a_list_is_a_document_of_its_own(
     (night.root / name).write_text(content[:-3] + "," if name.endswith("JSON") else content + '"' + "x" * 200_000)
     (broken,) = night.run().rejected
     assert broken.key.path == name and re.search("not JSON: |not a table that can be read: ", broken.reason)
+
+
+def test_a_list_that_cannot_be_read_now_keeps_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}}, max_vanished_share=1)
+    (night.root / "people.csv").write_text("First name,Last name\nAnn,Lee\n")
+    assert len(night.paths()) == 1
+
+    def broken(path: Path) -> bool:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("ec1.documents.sources.unpack.is_list", broken)
+    assert not night.run().vanished
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,7 @@ def unpack(
     """
     for folder in copies.folders():
         file = copies.root / folder.removesuffix(_INSIDE) if folder.endswith(_INSIDE) else root / folder
-        # A list of records may have become one record.
-        if not file.is_file() or (file.suffix.lower() in LISTS and not is_list(file)):
+        if not (file.is_file() and _may_be_container(file)):
             copies.remove(folder)
     known = copies.folders()
     unread = []
@@ -77,6 +76,14 @@ def unpack(
             copies.open_again(each.path, each.stream.name)
             unread.append((each, str(error)))
     return unread
+
+
+def _may_be_container(file: Path) -> bool:
+    """False where a list of records has become something else; where that cannot be told now, it has not."""
+    try:
+        return file.suffix.lower() not in LISTS or is_list(file)
+    except OSError:
+        return True
 
 
 @dataclass
