@@ -10,8 +10,8 @@ PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".webp")
 CAPTIONS = (".vtt", ".srt")
 """Suffixes of what meeting programs write down of what was said, and when."""
 _OFFICE = (
-    *(".pdf", ".docx", ".docm", ".doc", ".pptx", ".pptm", ".ppt", ".xlsx", ".xlsm", ".xls", ".odt", ".ods", ".rtf"),
-    *(".epub", ".eml", ".msg", ".mht", ".mhtml"),
+    *(".pdf", ".docx", ".docm", ".doc", ".pptx", ".pptm", ".ppt", ".xlsx", ".xlsm", ".xls", ".odt", ".ods", ".odp"),
+    *(".rtf", ".epub", ".eml", ".msg", ".mht", ".mhtml"),
 )
 CONVERTED = (*_OFFICE, *CAPTIONS, *PICTURES)
 """Suffixes of the files that a library turns into text (`ec1.documents.convert`)."""

@@ -11,7 +11,7 @@ from ec1.documents.media_types import MEDIA_TYPES
 from ec1.errors import RejectedError
 
 _OLD = frozenset({MEDIA_TYPES[".doc"], MEDIA_TYPES[".xls"], MEDIA_TYPES[".ppt"]})
-_OFFICE = _OLD | {MEDIA_TYPES[each] for each in (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".rtf")}
+_OFFICE = _OLD | {MEDIA_TYPES[each] for each in (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".rtf")}
 _MAIL = MEDIA_TYPES[".eml"]
 _COMPOUND_FILE, _ENCRYPTED = b"\xd0\xcf\x11\xe0", "EncryptedPackage".encode("utf-16-le")
 _HEAD = 4096

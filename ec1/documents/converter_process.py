@@ -23,7 +23,7 @@ from ec1.documents.limits import PAGE_DONE, READY, limit_process
 from ec1.documents.mail_text import mail_text
 from ec1.documents.markup import html_text
 from ec1.documents.office_parts import beside
-from ec1.documents.office_text import as_written, readable
+from ec1.documents.office_text import READ_AS, as_written, readable
 from ec1.documents.outlook_text import html_body
 from ec1.documents.page_lines import paragraphs
 from ec1.documents.tables import with_whole_names
@@ -130,7 +130,9 @@ def _read_as(data: bytes, media_type: str, max_pages: int, languages: Sequence[s
 def _office(data: bytes, media_type: str) -> tuple[str, _Parts]:
     # Markdown keeps the cells of tables apart, and joins the paragraphs of an old Word file, and lines of a mail.
     form = "plain" if media_type in (_OLD_WORD, _OUTLOOK) else "markdown"
-    found = kreuzberg.extract_bytes_sync(readable(data, media_type), media_type, config=_config(output_format=form))
+    found = kreuzberg.extract_bytes_sync(
+        readable(data, media_type), READ_AS.get(media_type, media_type), config=_config(output_format=form)
+    )
     title, content = _title(found.metadata), found.content
     if media_type == _OLD_WORD:
         return title, [["", content.replace("\n", "\n\n")]]

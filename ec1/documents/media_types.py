@@ -12,6 +12,7 @@ MEDIA_TYPES = {
     ".xls": "application/vnd.ms-excel",
     ".odt": f"{_OPEN_DOCUMENT}.text",
     ".ods": f"{_OPEN_DOCUMENT}.spreadsheet",
+    ".odp": f"{_OPEN_DOCUMENT}.presentation",
     ".rtf": "application/rtf",
     ".epub": "application/epub+zip",
     **dict.fromkeys((".eml", ".mht", ".mhtml"), "message/rfc822"),

@@ -94,6 +94,17 @@ _OPEN_DOCUMENT = _Rules(
         (re.compile(rb"<draw:text-box(?: [^<>]*)?>\s*<text:p(?: [^<>]*)?>"), rb"\g<0>" + _BREAK.encode()),
     ),
 )
+# Slides, which the library cannot read, as a text document: without pages, frames and boxes.
+_OPEN_SLIDES = _Rules(
+    _OPEN_DOCUMENT.parts,
+    (
+        *_OPEN_DOCUMENT.changes,
+        (re.compile(rb"</?(?:draw|presentation):[^<>]*>"), b""),
+        (re.compile(rb"(?<=</office:)presentation(?=>)|(?<=<office:)presentation(?=[ >])"), b"text"),
+    ),
+    re.compile(b"<table:table"),
+    _OPEN_DOCUMENT.cells[:1],
+)
 _WORKBOOK = _Rules(
     re.compile(r"xl/(?:sharedStrings|worksheets/[^/]+)\.xml"), ((re.compile(rb"<t(?: [^<>]*)?>[^<]*"), _lines),)
 )
@@ -103,7 +114,10 @@ _OF_TYPE = {
     MEDIA_TYPES[".xlsx"]: _WORKBOOK,
     MEDIA_TYPES[".odt"]: _OPEN_DOCUMENT,
     MEDIA_TYPES[".ods"]: _OPEN_DOCUMENT,
+    MEDIA_TYPES[".odp"]: _OPEN_SLIDES,
 }
+READ_AS = {MEDIA_TYPES[".odp"]: MEDIA_TYPES[".odt"]}
+"""What a file is to the library, once it is `readable`, where it is not what it was."""
 
 
 _RTF = MEDIA_TYPES[".rtf"]

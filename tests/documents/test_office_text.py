@@ -76,6 +76,22 @@ def test_cells_of_opendocument_keep_their_lines_apart(kind: str, suffix: str) ->
     assert "| Ann Lee; Glass\tLtd; Riga | x |" in text_of(f"a{suffix}", data)
 
 
+def test_slides_of_opendocument_are_read() -> None:
+    """The library reads nothing in them."""
+    box = "<draw:frame presentation:class='outline'><draw:text-box>{}</draw:text-box></draw:frame>"
+    cells = "".join(CELL.format(f"<text:p>{each}</text:p>") for each in ("Glass</text:p><text:p>Ltd", "Riga"))
+    page = (
+        box.format("<text:p>Sales</text:p>"),
+        box.format("<text:list><text:list-item><text:p>Bo<text:tab/>Wu &amp; C</text:p></text:list-item></text:list>"),
+        f"<draw:frame><table:table><table:table-row>{cells}</table:table-row></table:table></draw:frame>",
+        f"<presentation:notes>{box.format('<text:p>Ask Di Roe</text:p>')}</presentation:notes>",
+    )
+    data = written.open_document(f'<draw:page draw:name="p1">{"".join(page)}</draw:page>', "presentation")
+    assert text_of("a.odp", data).split("\n\n") == [
+        *("Sales", "- Bo\tWu & C", "| Glass; Ltd | Riga |\n| --- | --- |", "Ask Di Roe")
+    ]
+
+
 def test_a_box_in_a_paragraph_of_opendocument_is_apart() -> None:
     frame = "<draw:frame xmlns:draw='d'><draw:text-box><text:p>Ann Lee</text:p><text:p>Riga</text:p></draw:text-box>"
     data = written.open_document(f"<text:p>Offer{frame}</draw:frame></text:p><text:p>Dear Bo</text:p>")

@@ -73,8 +73,8 @@ def mail(subject: str, body: str, attached: bytes = b"%PDF-1.4") -> bytes:
 
 
 def open_document(body: str, kind: str = "text") -> bytes:
-    """An OpenDocument file of that kind (`text`, `spreadsheet`) with this body."""
-    names = ("office", "text", "table")
+    """An OpenDocument file of that kind (`text`, `spreadsheet`, `presentation`) with this body."""
+    names = ("office", "text", "table", "draw", "presentation")
     spaces = " ".join(f'xmlns:{each}="urn:oasis:names:tc:opendocument:xmlns:{each}:1.0"' for each in names)
     content = (
         f'<?xml version="1.0"?><office:document-content {spaces} xmlns:dc="http://purl.org/dc/elements/1.1/">'
@@ -147,6 +147,7 @@ EACH = {
     "a.pptx": slides("Plan", TEXT),
     "a.xlsx": workbook(People=[("note",), (TEXT,)]),
     "a.odt": open_document(f"<text:p>{TEXT}</text:p>"),
+    "a.odp": open_document(f"<draw:page><draw:frame><text:p>{TEXT}</text:p></draw:frame></draw:page>", "presentation"),
     "a.rtf": rich_text(TEXT),
     "a.epub": book(TEXT),
     "a.eml": mail("Timber", TEXT),
