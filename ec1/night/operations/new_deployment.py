@@ -79,6 +79,7 @@ inference:
   kind: vllm                        # started for phase 1, stopped before phase 2; or server, or doorman
   model: allenai/Olmo-3-32B-Think   # from the Hugging Face hub, unless `models:` says otherwise
   reasoning_parser: olmo3           # only for a model that thinks
+  max_num_seqs: 32                  # requests that it runs at once; those that the card's memory does not hold wait
 
 extraction:
   max_answer_tokens: 1536           # per chunk, thoughts included
