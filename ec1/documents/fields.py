@@ -81,7 +81,8 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*")
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|]+)(?:[|]([^\[\]]+))?\]\]")
 _MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\([^()\s]*\)")
 _MAX_CHARACTERS = 200
-_MAX_PROSE = 2000
+MAX_PROSE = 2000
+"""Characters of a string that is a field; a longer one is a text."""
 _MAX_ITEMS = 100
 _MAX_DEPTH = 16
 KNOWN = frozenset().union(*NAMES.values(), *FACTS.values())
@@ -124,7 +125,7 @@ def lines_inside(record: Mapping[str, Any], key: str, most: int, depth: int = 0)
             continue
         if plain_key(each) in GIVEN | FAMILY:
             continue
-        texts = (_text(item, _MAX_CHARACTERS if plain_key(each) in KNOWN else most - 1) for item in _items(value))
+        texts = (_text(item, MAX_PROSE if plain_key(each) in KNOWN else most - 1) for item in _items(value))
         if said := "; ".join(text for text in texts if text and _has_words(text)):
             yield f"{start}{_shown(each)}: {said}"
 
@@ -132,7 +133,7 @@ def lines_inside(record: Mapping[str, Any], key: str, most: int, depth: int = 0)
 def is_field(key: str, value: str) -> bool:
     """Whether this string is read as a field of a record: a line of its own before the text."""
     plain = plain_key(key)
-    return plain in KNOWN or (plain in PROSE and len(value) <= _MAX_PROSE)
+    return plain in KNOWN | PROSE and len(value) <= MAX_PROSE
 
 
 def _joined(found: Iterable[str]) -> str:
@@ -148,7 +149,7 @@ def _lines(record: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
         items = _items(value)
         records = [item for item in items if isinstance(item, Mapping)]
         if plain_key(key) in KNOWN:
-            named = [_whole_name(item) if isinstance(item, Mapping) else _text(item) for item in items]
+            named = [_whole_name(item) if isinstance(item, Mapping) else _text(item, MAX_PROSE) for item in items]
             # One person in a record of its own is whom the record is of: its fields follow as they are.
             alone = isinstance(value, Mapping) and plain_key(key) in _PERSON_ITSELF
             if (said := "; ".join(each for each in named if each)) and not alone:
@@ -199,7 +200,7 @@ def _said(
     """The chosen fields of a record, a line each, with those of their values that the text does not have."""
     for key, value in record.items():
         if is_chosen(plain_key(key)):
-            texts = (_text(item, _MAX_PROSE) for item in _items(value))
+            texts = (_text(item, MAX_PROSE) for item in _items(value))
             if said := "; ".join(each for each in texts if each and each not in text and is_said(each)):
                 yield f"{_shown(key)}: {said}"
 

@@ -46,12 +46,14 @@ def passages(value: object, said: str = "") -> Iterator[str]:
 
 
 def inside(record: Mapping[str, Any], said: str) -> Iterator[str]:
-    """The passages of the records in a record, and not its own."""
+    """The passages of the records in a record, and its strings that are too long for fields."""
 
-    def holds_records(value: object) -> bool:
-        return isinstance(value, Mapping) or (isinstance(value, list) and any(map(holds_records, value)))
+    def is_chosen(value: object) -> bool:
+        if isinstance(value, list):
+            return any(map(is_chosen, value))
+        return isinstance(value, Mapping) or (isinstance(value, str) and len(value) > fields.MAX_PROSE)
 
-    return passages({key: value for key, value in record.items() if holds_records(value)}, said)
+    return passages({key: value for key, value in record.items() if is_chosen(value)}, said)
 
 
 def besides(text: str, rest: object, said: str) -> Iterator[str]:

@@ -63,12 +63,17 @@ def is_list(path: Path) -> bool:
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
     """The records of such a file. Raises RejectedError where it cannot be read as what it begins as; OSError."""
-    text = decode(path.read_bytes())
+    data = path.read_bytes()
     if path.suffix.lower() != ".json":
-        yield from _rows(text)
+        # As it was when it was looked at.
+        if (table := _table(decode(data[:_HEAD]))) is None:
+            raise RejectedError("not a table of people any more")
+        yield from _rows(decode(data), *table)
         return
-    value = load_json(text)
-    for record in value if isinstance(value, list) else ():
+    value = load_json(decode(data))
+    if not isinstance(value, list):
+        raise RejectedError("not a list of records any more")
+    for record in value:
         if isinstance(record, dict):
             yield record
         elif record:
@@ -92,17 +97,14 @@ def _has_text(record: dict[str, Any]) -> bool:
     return bool(fields.lines(record) or fields.others(record, "") or next(passages(record), ""))
 
 
-def _rows(text: str) -> Iterator[dict[str, Any]]:
-    if (table := _table(text)) is None:
-        return
-    delimiter, first, head = table
+def _rows(text: str, delimiter: str, first: int, head: Sequence[str]) -> Iterator[dict[str, Any]]:
     rows = csv.reader(io.StringIO(text), delimiter=delimiter)
     try:
         *before, names = itertools.islice(rows, first)
         if said := "\n".join(line for row in before if (line := " ".join(filter(None, row)).strip())):
             yield {"text": said}
         for row in rows:
-            if row[:1] == names[:1]:
+            if row[:2] == names[:2] and any(row[:2]):
                 # The head again, of another part of the table.
                 continue
             record: dict[str, list[str]] = {}

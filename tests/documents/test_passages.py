@@ -218,6 +218,17 @@ def test_records_in_front_matter_are_read() -> None:
     )
 
 
+def test_long_fields_of_front_matter_are_read() -> None:
+    """A list of attendees in one string of more than 200 characters was left out, and a summary of more than 2,000."""
+    attendees = ", ".join(f"Ann Lee{chr(97 + number)}a" for number in range(26))
+    summary = "Bo Ek spoke. " * 200
+    text = f"---\nattendees: {attendees}\nsummary: {summary}\n---\nWe met."
+    assert parse_document(DocumentKey("notes", "weekly.md"), text.encode()).text == (
+        f"attendees: {attendees}\n\n{summary.strip()}\n\nWe met."
+    )
+    assert f"attendees: {attendees}\n" in read({"meeting": {"attendees": attendees}, "text": "We met."}).text
+
+
 def test_short_strings_in_records_at_any_depth_are_lines() -> None:
     board = {
         "cards": [{"name": "Call Ann Lee", "labels": ["Key account", "x1"]}, {"name": "Visit Riga", "url": "/a"}],
