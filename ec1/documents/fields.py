@@ -83,7 +83,7 @@ _MARKDOWN_LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\([^()\s]*\)")
 _MAX_CHARACTERS = 200
 MAX_PROSE = 2000
 """Characters of a string that is a field; a longer one is a text."""
-_MAX_ITEMS = 100
+_MAX_ITEMS = 2000
 _MAX_DEPTH = 16
 KNOWN = frozenset().union(*NAMES.values(), *FACTS.values())
 """Keys whose values are names or facts."""

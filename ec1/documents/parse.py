@@ -41,7 +41,7 @@ _TITLE_CHARACTERS = 200
 _HEAD = 4096
 _BETWEEN_PARTS = "\n\n"
 # Of the fields of a contact record.
-_NESTED, _ITEMS = 3, 100
+_NESTED, _ITEMS = 3, 2000
 
 _FENCE = re.compile(r"---[ \t]*\n")
 _CLOSING_FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)

@@ -229,6 +229,14 @@ def test_long_fields_of_front_matter_are_read() -> None:
     assert f"attendees: {attendees}\n" in read({"meeting": {"attendees": attendees}, "text": "We met."}).text
 
 
+def test_a_list_of_many_names_is_read_to_its_end() -> None:
+    names = [f"Ann Lee{chr(97 + number // 26)}{chr(97 + number % 26)}a" for number in range(300)]
+    said = f"attendees: {'; '.join(names)}"
+    assert read({"attendees": names}).text == said
+    note = "\n".join(["---", "attendees:", *(f"- {name}" for name in names), "---", "Hi."])
+    assert parse_document(DocumentKey("notes", "a.md"), note.encode()).text == f"{said}\n\nHi."
+
+
 def test_short_strings_in_records_at_any_depth_are_lines() -> None:
     board = {
         "cards": [{"name": "Call Ann Lee", "labels": ["Key account", "x1"]}, {"name": "Visit Riga", "url": "/a"}],
