@@ -2,45 +2,64 @@
 
 import struct
 from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 SECTOR, MINI = 512, 64
 FREE, END, FAT = 0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD
 STORAGE, STREAM, ROOT = 1, 2, 5
+Tree: TypeAlias = "Mapping[str, bytes | Tree]"
 
 
-def mail_with(attachments: Mapping[str, bytes], properties: Mapping[str, bytes] | None = None) -> bytes:
+def mail_with(
+    attachments: Mapping[str, bytes],
+    properties: Mapping[str, bytes] | None = None,
+    inner: Mapping[str, bytes] | None = None,
+) -> bytes:
     """A `.msg` file with these attachments, each below 4,096 bytes ([MS-OXMSG] 2.2.2), and properties of its own, such
-    as `10130102`: identifier and type."""
-    own = {f"__substg1.0_{name}": value for name, value in sorted((properties or {}).items())}
-    return compound(
-        {
-            f"__attach_version1.0_#{number:08X}": {
-                "__substg1.0_3707001F": name.encode("utf-16-le"),
-                "__substg1.0_37010102": data,
-            }
-            for number, (name, data) in enumerate(attachments.items())
-        },
-        own,
-    )
+    as `10130102`: identifier and type. `inner`: those of a mail that is attached to it."""
+    tree: Tree = {
+        f"__attach_version1.0_#{number:08X}": {
+            "__substg1.0_3707001F": name.encode("utf-16-le"),
+            "__substg1.0_37010102": data,
+        }
+        for number, (name, data) in enumerate(attachments.items())
+    }
+    if inner is not None:
+        tree = {**tree, "__attach_version1.0_#000000FF": {"__substg1.0_3701000D": _properties(inner)}}
+    return compound({**tree, **_properties(properties or {})})
 
 
-def compound(storages: Mapping[str, Mapping[str, bytes]], own: Mapping[str, bytes]) -> bytes:
-    """A compound file of storages, each with its streams by name, and streams of its own after them."""
-    mini, mini_fat, entries = b"", list[int](), list[tuple[str, int, int, int, int, int]]()
-    # Name, kind, next sibling, first child, first mini sector, size; the root's own come last.
-    places = {name: 1 + sum(1 + len(each) for each in list(storages.values())[:at]) for at, name in enumerate(storages)}
-    first_own = 1 + sum(1 + len(each) for each in storages.values()) if own else FREE
-    following = [*list(places.values())[1:], first_own][: len(storages)]
-    for (name, streams), then in [*zip(storages.items(), following, strict=True), ((None, own), FREE)]:
-        if name is not None:
-            entries.append((name, STORAGE, then, places[name] + 1, 0, 0))
-        for number, (title, data) in enumerate(streams.items(), 1):
-            count = -(-len(data) // MINI)
-            then = FREE if number == len(streams) else len(entries) + 2
-            entries.append((title, STREAM, then, FREE, len(mini_fat), len(data)))
-            mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), END]
-            mini += data.ljust(count * MINI, b"\0")
-    root = ("Root Entry", ROOT, FREE, 1 if entries else FREE, 0, len(mini))
+def _properties(values: Mapping[str, bytes]) -> Tree:
+    return {f"__substg1.0_{name}": value for name, value in sorted(values.items())}
+
+
+def compound(tree: Tree) -> bytes:
+    """A compound file of these streams and storages by name."""
+    mini, mini_fat, entries = b"", list[int](), list[list[Any]]()
+
+    def add(tree: Tree) -> int:
+        """Name, kind, next sibling, first child, first mini sector and size of each; returns the first one's number."""
+        nonlocal mini, mini_fat
+        before: list[Any] | None = None
+        first = FREE
+        for name, content in tree.items():
+            number = len(entries) + 1
+            entries.append([name, STORAGE, FREE, FREE, 0, 0])
+            if before is None:
+                first = number
+            else:
+                before[2] = number
+            before = entries[-1]
+            if isinstance(content, bytes):
+                count = -(-len(content) // MINI)
+                before[1:] = [STREAM, FREE, FREE, len(mini_fat), len(content)]
+                mini_fat += [*range(len(mini_fat) + 1, len(mini_fat) + count), END]
+                mini += content.ljust(count * MINI, b"\0")
+            else:
+                before[3] = add(content)
+        return first
+
+    root = ("Root Entry", ROOT, FREE, add(tree), 0, len(mini))
     directory = _sectors(b"".join(_entry(*each) for each in (root, *entries)))
     mini_table = _sectors(struct.pack(f"<{len(mini_fat)}I", *mini_fat), b"\xff")
     parts = [directory, mini_table, _sectors(mini)]

@@ -475,7 +475,7 @@ def test_an_office_file_is_read_as_what_it_is(name: str, data: bytes, text: str,
         ("torn.doc", written.EACH["a.docx"][:-200], r"not converted: DOCX parsing failed.*; by its content it is"),
         ("page.docx", PAGE, "not converted: DOCX parsing failed"),
         ("page.pdf", PAGE, "not converted: Invalid PDF"),
-        ("locked.docx", compound({}, {"EncryptedPackage": b"x" * 99}), "^not converted: encrypted$"),
+        ("locked.docx", compound({"EncryptedPackage": b"x" * 99}), "^not converted: encrypted$"),
         ("bytes.doc", bytes(range(256)) * 9, "not converted|binary"),
     ],
 )

@@ -547,6 +547,24 @@ def test_what_is_attached_to_an_outlook_mail_is_read(tmp_path: Path) -> None:
     assert night.text("a.msg/minutes.txt") == "Ann Lee wrote."
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"1000001F": "Ask Bo Wu.\r\nIn Riga.".encode("utf-16-le")},
+        {"1000001E": b"Ask Bo Wu.\r\nIn Riga.\0"},
+        {"10130102": b"<p>Ask Bo Wu.</p><p>In Riga.</p>"},
+    ],
+)
+def test_a_mail_that_is_attached_to_an_outlook_mail_is_read(body: dict[str, bytes], tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    heads = {"0037001F": "Offer", "0C1A001F": "Jörg Lee", "0E04001F": "Cy Fox"}
+    inner = body | {tag: text.encode("utf-16-le") for tag, text in heads.items()}
+    (night.root / "a.msg").write_bytes(mail_with({"one.txt": b"Hello there."}, {"1000001F": b"H\0i\0"}, inner))
+    (path,) = (path for path in night.paths() if path.endswith(".eml"))
+    assert path == "a.msg/part-000000FF.eml"
+    assert night.text(path) == "Subject: Offer\nFrom: Jörg Lee\nTo: Cy Fox\n\nAsk Bo Wu.\nIn Riga."
+
+
 def test_a_mailbox_of_broken_mails_gives_what_can_be_read(tmp_path: Path) -> None:
     night = Night(tmp_path, {"all": {"folder": "."}})
     broken = (

@@ -25,6 +25,7 @@ import olefile
 
 from ec1.documents.mail_text import BROKEN_MAIL, file_name, message_of
 from ec1.documents.media_types import MEDIA_TYPES
+from ec1.documents.outlook_text import INNER_MAIL, as_mail
 from ec1.documents.records import records
 from ec1.documents.sources.cards import contacts, events
 from ec1.documents.sources.source import Item
@@ -158,14 +159,15 @@ class Container(contextlib.ExitStack):
             return
 
     def _outlook(self) -> Iterator[Item]:
-        """The files that are attached to an Outlook mail; a mail that is attached as such is none."""
+        """The files that are attached to an Outlook mail, and the mails, without what is attached to those."""
         try:
             mail = self.enter_context(olefile.OleFileIO(self._path))
             for folder in sorted({path[0] for path in mail.listdir() if path[0].startswith(_ATTACHMENT)}):
+                name = _outlook_name(mail, folder) or f"part-{folder.removeprefix(_ATTACHMENT)}"
                 if mail.exists([folder, _BYTES]):
-                    payload = mail.openstream([folder, _BYTES]).read()
-                    name = _outlook_name(mail, folder) or f"part-{folder.removeprefix(_ATTACHMENT)}"
-                    yield self._attachment_of(name, payload)
+                    yield self._attachment_of(name, mail.openstream([folder, _BYTES]).read())
+                elif mail.exists([folder, INNER_MAIL]):
+                    yield self._attachment_of(f"{name}.eml", as_mail(mail, (folder, INNER_MAIL)))
         except _BROKEN_MAIL as error:
             _raise_if_the_disks(error)
             return
