@@ -122,6 +122,8 @@ class _Scan:
     unchanged: dict[str, int] = field(default_factory=dict)
     later: int = 0
     hashed: int = 0
+    opened: set[DocumentKey] = field(default_factory=set)
+    """Files that were documents by other rules, or when they held one record, and now hold others."""
 
     def __post_init__(self) -> None:
         self.root = self.given_root.resolve()
@@ -213,12 +215,14 @@ class _Scan:
     def _leave(self, stream: Stream, container: str, reason: str) -> None:
         """Say nothing tonight of what a container held."""
         self.postponed.append(Postponed(DocumentKey(stream.name, container), reason))
+        self.opened.discard(DocumentKey(stream.name, container))
         rows = self._known[stream.name]
         for path in [path for path in rows if path.startswith(f"{container}/")]:
             del rows[path]
 
     def vanished(self) -> list[DocumentKey]:
-        """The live documents that a complete listing did not show. Raises PermanentError if they are too many."""
+        """The live documents that a complete listing did not show, or that are none any more. Raises PermanentError if
+        those that it did not show are too many."""
         gone = {
             name: [path for path in rows if not (self.streams[name].takes(path) and self._appeared_meanwhile(path))]
             for name, rows in self._known.items()
@@ -233,7 +237,7 @@ class _Scan:
         for name, count in self._live.items():
             if allowed < 1 and count >= _WHOLE_STREAM and len(gone[name]) == count:
                 raise self._lost(f"all {count} documents of {self.given_root / self.streams[name].folder} are gone")
-        return [DocumentKey(name, path) for name, paths in gone.items() for path in paths]
+        return [*self.opened, *(DocumentKey(name, path) for name, paths in gone.items() for path in paths)]
 
     def _appeared_meanwhile(self, path: str) -> bool:
         # An editor that saves by delete and create, or by rename, may be missed by a listing in progress.
@@ -387,8 +391,7 @@ class _Walk:
                 self.scan.containers.append(Seen(self.stream, path, self.root / target, found, modified_ns))
             if container:
                 if live:
-                    # It was a document by other rules, or when it held one record.
-                    self.known[path] = ""
+                    self.scan.opened.add(DocumentKey(self.stream.name, path))
                 return None
         # What was rejected is read again, since the rejection may have been the scan's own.
         if (
