@@ -123,7 +123,7 @@ class _Scan:
     later: int = 0
     hashed: int = 0
     opened: set[DocumentKey] = field(default_factory=set)
-    """Files that were documents by other rules, or when they held one record, and now hold others."""
+    """Files that the ledger has, and that now hold documents: read or rejected by other rules, or with one record."""
 
     def __post_init__(self) -> None:
         self.root = self.given_root.resolve()
@@ -531,6 +531,7 @@ class _Walk:
     ) -> None:
         """Report a rejection, unless the ledger has it already."""
         key = DocumentKey(self.stream.name, _key_path(path))
+        self.scan.opened.discard(key)
         if self.known.pop(key.path, None) is not None:
             ledger_row = self.scan.ledger.get(key)
         if ledger_row and ledger_row.status is Status.REJECTED and ledger_row.content_sha256 == content:
