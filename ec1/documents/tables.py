@@ -16,7 +16,9 @@ _FIRST_NAME = re.compile("|".join(key.replace("_", r"[\s_-]?") for key in sorted
 
 def with_whole_names(text: str) -> str:
     """The text; in a table with a column of first names and one of last names, the first has both: `Ann Lee`."""
-    return "\n".join(_lines(text)) if _FIRST_NAME.search(text) else text
+    # Few texts have tables, and to look for a set of words takes as long as to read the rest of a file.
+    has_table = any(between in text for between in _BETWEEN_CELLS) and _FIRST_NAME.search(text)
+    return "\n".join(_lines(text)) if has_table else text
 
 
 def _lines(text: str) -> Iterator[str]:
