@@ -88,7 +88,7 @@ def _event(event: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 def _guest(line: Any) -> str:
-    """`Ann Lee <ann@example.org>`, of `Lee, Ann`, too."""
+    """A name and the address, as in a mail; `Lee, Ann` is `Ann Lee`."""
     address = re.sub("(?i)^mailto:", "", str(line.value))
     name = " ".join(line.params.get("CN", ()))
     name = _SURNAME_FIRST.sub(r"\2 \1", name) if _SURNAME_FIRST.fullmatch(name) else name
