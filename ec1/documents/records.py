@@ -94,7 +94,8 @@ def _begins_list(text: str) -> bool:
 
 
 def _has_text(record: dict[str, Any]) -> bool:
-    return bool(fields.lines(record) or fields.others(record, "") or next(passages(record), ""))
+    said = fields.lines(record) or fields.prose(record, "") or fields.others(record, "")
+    return bool(said or next(passages(record), ""))
 
 
 def _rows(text: str, delimiter: str, first: int, head: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -504,6 +504,12 @@ def test_each_record_of_a_list_is_a_document_of_its_own(
     assert broken.key.path == name and re.search("not JSON: |not a table that can be read: ", broken.reason)
 
 
+def test_a_list_of_short_notes_is_a_list(tmp_path: Path) -> None:
+    night = Night(tmp_path, {"all": {"folder": "."}})
+    (night.root / "notes.json").write_text('[{"note": "Bo Wu called."}, {"note": "Ann Lee wrote."}]')
+    assert sorted(map(night.text, night.paths())) == ["note: Ann Lee wrote.", "note: Bo Wu called."]
+
+
 def test_a_document_that_becomes_a_list_is_not_taken_for_lost(tmp_path: Path) -> None:
     """After an upgrade, too: a night ended with "this looks like a lost mount" where tables were most of the files."""
     night = Night(tmp_path, {"all": {"folder": "."}})
