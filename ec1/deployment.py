@@ -264,6 +264,12 @@ class Deployment(Settings):
         """The engine that phase 1 starts here or on a cluster; None if others serve, or a machine that is booted."""
         return self.inference if isinstance(self.inference, VllmSettings) and self.machine is None else None
 
+    @property
+    def uses_own_card(self) -> bool:
+        """Whether a night needs this machine's card, or its memory in place of one."""
+        own, trains = self.own_engine, bool(self.recipes) and isinstance(self.launcher, LocalLauncherSettings)
+        return trains or (own is not None and own.cluster is None)
+
     def night(self, date: str) -> Night:
         return Night.of(date, self.schedule.timezone)
 

@@ -31,7 +31,9 @@ class GpuResource(dg.ConfigurableResource["GpuResource"]):
 
     def lease(self) -> GpuLease:
         deployment = self.project.deployment()
-        return deployment.gpu_lease(self.project.home, processes=deployment.gpu.processes)
+        # Where all is done elsewhere, nobody needs what is free here.
+        bound = None if deployment.uses_own_card else 0.0
+        return deployment.gpu_lease(self.project.home, processes=deployment.gpu.processes, min_free_gib=bound)
 
     @contextmanager
     def hold(self, context: dg.AssetExecutionContext, phase: Phase) -> Iterator[Grant]:

@@ -39,6 +39,8 @@ class FakeServer:
         """So many answers are worked on at once, and the others wait for them, or for their clients to leave."""
         self.sharing = False
         """Whether all answers are worked on at once, each the more slowly."""
+        self.key: str | None = None
+        """What it asks for; all else is answered with 401."""
         self.retry_after: str | None = None
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -112,6 +114,8 @@ class Handler(BaseHTTPRequestHandler):
         self.model = body.get("model", "fake")
         self.wants_list = '"prefixItems"' in json.dumps(form)
         try:
+            if not self.knows_the_key():
+                return
             if refusal := self.refusal(body):
                 self._send(400, json.dumps({"error": {"message": refusal}}).encode())
             elif not self.admitted():
@@ -133,7 +137,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         listed = {"data": [{"id": name} for name in self.state.models]}
+        if not self.knows_the_key():
+            return
         self._send(200 if self.path == "/v1/models" else 404, json.dumps(listed).encode())
+
+    def knows_the_key(self) -> bool:
+        """Whether the client does; it is told if not."""
+        knows = self.state.key is None or self.headers.get("Authorization") == f"Bearer {self.state.key}"
+        if not knows:
+            self._send(401, json.dumps({"error": {"message": "wrong key"}}).encode())
+        return knows
 
     def answering(self) -> str:
         """The model that an answer names: the one that was asked for, as a server of it does."""

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from ec1.errors import InputError
 from ec1.settings import HttpAddress, Name, Settings, ShippedPath
 from ec1.vocabulary import (
     CONTRACT_CLASSES,
@@ -27,12 +28,36 @@ class ServerSettings(Settings):
         description="further addresses that serve the same model: each request goes to the one that has the fewest, "
         "and one that fails is left out until it lists the model again; extraction.max_in_flight counts over all",
     )
+    served_as: str | None = Field(
+        None, description="the id under which the servers know the model, such as qwen3:32b; default: model"
+    )
     answers_as: tuple[str, ...] = Field(
         (), description="further ids under which the same model answers; answers of any other model do not count"
     )
     model: str = Field(description="model id; a key of `models`, whose tokenizer counts the chunks")
     revision: str = Field("main", description="of the model: branch, tag or commit")
     max_model_len: int = Field(4096, gt=0, description="tokens of prompt and answer together")
+    key_file: Path | None = Field(
+        None, description="a file that holds the key which the servers ask for; default: none is sent"
+    )
+
+    @property
+    def served_name(self) -> str:
+        """The id that requests name."""
+        return self.served_as or self.model
+
+    def key(self) -> str | None:
+        """What the servers ask for. Raises InputError if its file cannot be read, or holds no key."""
+        if self.key_file is None:
+            return None
+        try:
+            key = self.key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it holds no key"
+            raise InputError(f"key_file {self.key_file}: {reason}") from None
+        if not key or not key.isprintable():
+            raise InputError(f"key_file {self.key_file}: it holds no key, which is one line")
+        return key
 
 
 class DoormanSettings(Settings):

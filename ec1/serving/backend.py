@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from ec1.certificates import trusted
 from ec1.gpu.engine import Endpoint
 from ec1.serving.versions import RefusedError, ServedVersion
 
@@ -177,4 +178,5 @@ class Backend:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE_SECONDS),
             # Not through a proxy of the environment: the engine is on this machine.
             trust_env=False,
+            verify=trusted(),
         )

@@ -179,7 +179,8 @@ class Forwarder:
             if "@" not in exchange.asked:
                 exchange.trial = (await gateway.versions.role(version.tenant, version.role)).trial
             await connection.admit(version)
-        await self._forward(connection, {**body, "model": exchange.adapter}, exchange, send)
+        asked = version.name if version else connection.endpoint.model
+        await self._forward(connection, {**body, "model": asked}, exchange, send)
         content, capture = exchange.content, gateway.capture
         # A copy that a training kept has no number: what is said of it teaches nothing.
         kept = capture is not None and exchange.status == 200 and self._chat and wanted(body)

@@ -196,7 +196,7 @@ def _keeper(
 ) -> Keeper | FixedServer:
     settings, engine = deployment.serving, engine_settings(deployment)
     if isinstance(engine, ServerSettings):
-        return FixedServer(Endpoint(engine.base_url, engine.model), backend)
+        return FixedServer(Endpoint(engine.base_url, engine.served_name, api_key=engine.key()), backend)
     folder = prepare_model(engine.model, engine.revision, deployment.models, home.models)
     resolver = ResolverSettings(
         store=deployment.store, home=home.root, base_model=engine.model, training_steps=settings.training_steps

@@ -197,6 +197,31 @@ def test_a_ray_cluster_and_every_replica_are_asked(embedded: Deployment, home: H
     )
 
 
+def test_servers_that_want_a_key_are_asked_with_it(embedded: Deployment, home: Home, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    with fake_server() as server:
+        server.key = "sk-1"
+        model = ServerSettings(
+            kind="server", base_url=server.url, model=embedded.inference.model, served_as="m", key_file=key
+        )
+        deployment = embedded.model_copy(update={"inference": model})
+        lacking = found(doctor.examine(deployment, home), "inference")
+        key.write_text("sk-1")
+        there = found(doctor.examine(deployment, home), "inference")
+    assert lacking.level == "problem" and f"key_file {key}: No such file" in lacking.detail
+    assert there.level == "ok"
+
+
+def test_memory_that_no_phase_needs_here_is_not_asked_for(embedded: Deployment, home: Home) -> None:
+    model = ServerSettings(kind="server", base_url="http://127.0.0.1:9", model=embedded.inference.model)
+    wanting = embedded.model_copy(update={"gpu": embedded.gpu.model_copy(update={"min_free_gib": 10.0**6})})
+    elsewhere = wanting.model_copy(update={"inference": model, "recipes": ()})
+    # Trainings would need it, and an engine would.
+    for each in (wanting, wanting.model_copy(update={"inference": model}), wanting.model_copy(update={"recipes": ()})):
+        assert each.uses_own_card and found(doctor.examine(each, home), "device").level == "problem"
+    assert not elsewhere.uses_own_card and found(doctor.examine(elsewhere, home), "device").level == "ok"
+
+
 @pytest.mark.parametrize(
     ("languages", "level", "text"),
     [(("eng",), "ok", "pictures are read in eng"), (("eng", "xyz"), "problem", "Language 'xyz' not found")],

@@ -33,7 +33,7 @@ class FakeEngine:
 
     def __init__(self, registry: AdapterRegistry, base_model: str, *, api_key: str | None = None) -> None:
         self.registry = registry
-        self.base_model = base_model
+        self.base_model = self.served_as = base_model
         self.api_key = api_key
         self.loaded: dict[str, Path] = {}
         self.runs: Path | None = None
@@ -60,14 +60,14 @@ class FakeEngine:
 
     async def _models(self, request: Request) -> Response:
         known = self._known(request)
-        return JSONResponse({"data": [{"id": self.base_model}] if known else []}, 200 if known else 401)
+        return JSONResponse({"data": [{"id": self.served_as}] if known else []}, 200 if known else 401)
 
     async def _body(self, request: Request) -> dict[str, Any] | Response:
         if not self._known(request):
             return JSONResponse({"error": "Unauthorized"}, 401)
         body: dict[str, Any] = await request.json()
         name = body.get("model", "")
-        if name and name != self.base_model and name not in self.loaded:
+        if name and name != self.served_as and name not in self.loaded:
             try:
                 self.loaded[name] = await asyncio.to_thread(
                     checked_folder, self.registry, self.base_model, name, self.runs
@@ -143,7 +143,7 @@ class FakeEngine:
         if isinstance(body, Response):
             return body
         model = body["model"]
-        shift = 0.0 if model == self.base_model or model in self.without_effect else -0.5
+        shift = 0.0 if model == self.served_as or model in self.without_effect else -0.5
         places = [None] + [{"7": {"logprob": -1.0 - place / 10 + shift}} for place in range(4)]
         return JSONResponse(
             {"id": "cmpl-1", "model": model, "choices": [{"text": f"by {model}", "prompt_logprobs": places}]}

@@ -132,9 +132,10 @@ def test_a_real_engine_serves_the_version_in_use(small_model: Path, tmp_path: Pa
 
 def test_an_engine_of_somebody_else_and_an_orderly_end(engine: FakeEngine, home: Home, tmp_path: Path) -> None:
     (tmp_path / "configs" / "deployments").mkdir(parents=True)
-    engine.api_key = None
+    (tmp_path / "key").write_text("engine's own\n")
+    engine.served_as = "base:1b"
     with listening(engine.app) as address:
-        server = f"{{kind: server, base_url: '{address}', model: {BASE}}}"
+        server = f"{{kind: server, base_url: '{address}', model: {BASE}, served_as: 'base:1b', key_file: key}}"
         text = f"tenant: {TENANT}\nrecipes: []\ninference: {server}\n"
         (tmp_path / "configs" / "deployments" / "far.yaml").write_text(text)
         process = subprocess.Popen(
@@ -152,6 +153,8 @@ def test_an_engine_of_somebody_else_and_an_orderly_end(engine: FakeEngine, home:
             body = {"model": NAME, "messages": [{"role": "user", "content": "Where are the keys?"}]}
             answer = httpx.post(f"{match[1]}/v1/chat/completions", json=body, trust_env=False, timeout=30)
             assert answer.json()["model"] == f"{NAME}@v2"
+            answer = httpx.post(f"{match[1]}/v1/chat/completions", json={**body, "model": BASE}, trust_env=False)
+            assert answer.status_code == 200 and engine.requests[-1]["model"] == "base:1b"
         finally:
             process.terminate()
         assert process.wait(30) == 0, process.stderr.read()

@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self, TypedDict
 
 import httpx
 
+from ec1.certificates import trusted
 from ec1.errors import DeferredError, InputError, ServiceError
 from ec1.extraction.reading.flow import Flow
 from ec1.extraction.settings import ExtractionSettings
@@ -295,7 +296,7 @@ class HttpChatClient(ABC):
         limits = httpx.Limits(max_connections=self._settings.max_in_flight, max_keepalive_connections=None)
         # Loopback and private servers only: a proxy from the environment has no business here. Each request has its
         # own time limit as a whole, which a server that dribbles cannot stretch.
-        self._http = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False, headers=_PLAIN)
+        self._http = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False, headers=_PLAIN, verify=trusted())
         return self
 
     async def __aexit__(

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 import httpx
 
+from ec1.certificates import trusted
 from ec1.extraction.reading.client import (
     Completion,
     Endurance,
@@ -53,7 +54,7 @@ class OpenAIClient(HttpChatClient):
         self._model = model
         self._names = None if answers_as is None else {model, *answers_as}
         self._ends_repetition = ends_repetition
-        self._key = _authorization(api_key)
+        self._key = authorization(api_key)
         self._decider = Decider(base_url, model, settings, api_key=api_key, answers_as=answers_as, **endurance)
 
     def decider(self) -> "Decider":
@@ -62,10 +63,12 @@ class OpenAIClient(HttpChatClient):
     async def why_not_served(self) -> str | None:
         """None if the server answers and lists the model, or has no list; else why it serves nobody, or another."""
         try:
-            async with httpx.AsyncClient(timeout=_LIST_SECONDS, trust_env=False, headers=self._key) as http:
+            async with httpx.AsyncClient(
+                timeout=_LIST_SECONDS, trust_env=False, headers=self._key, verify=trusted()
+            ) as http:
                 return unserved(await http.get(self._models), self._names)
         except httpx.HTTPError as error:
-            return f"it does not answer: {type(error).__name__}"
+            return unanswered(error)
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         body: dict[str, Any] = {
@@ -130,14 +133,13 @@ class Decider(HttpChatClient):
     ) -> None:
         super().__init__(f"{base_url.rstrip('/')}/v1/completions", settings, **endurance)
         self._names = None if answers_as is None else {model, *answers_as}
-        self._key = _authorization(api_key)
+        self._key = authorization(api_key)
         self._model = model
-        self._labels: Mapping[int, str] = {}
+        self._labels: Collection[int] = ()
 
     def _body(self, messages: Messages, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         # The same for all requests of a run.
-        self._labels = schema["labels"]
-        tokens = list(self._labels)
+        self._labels = tokens = list(schema["labels"])
         return {
             "model": self._model,
             "prompt": [message["content"] for message in messages],
@@ -169,8 +171,16 @@ class Decider(HttpChatClient):
                 completion_tokens=tokens_of(usage.get("completion_tokens")),
             )
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-            raise ServerFaultError(f"the server's answer has no log-probabilities: {unreadable(error)}") from None
+            raise ServerFaultError(
+                "the server does not give log-probabilities as vLLM does: set extraction.mode to answer "
+                f"({unreadable(error)})"
+            ) from None
         return _own(answer, self._names)
+
+
+def unanswered(error: httpx.HTTPError) -> str:
+    """What is said of a server that this came of."""
+    return f"it does not answer: {type(error).__name__} {error}".rstrip()[:200]
 
 
 def unserved(response: httpx.Response, names: Collection[str] | None) -> str | None:
@@ -199,17 +209,19 @@ def _own(answer: Completion, names: Collection[str] | None) -> Completion:
     raise UncountedError(replace(answer, problem=problem))
 
 
-def _authorization(api_key: str | None) -> Mapping[str, str]:
+def authorization(api_key: str | None) -> Mapping[str, str]:
+    """The headers with which a server is asked that wants this key."""
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
-def _scores(top: Mapping[str, Any], labels: Mapping[int, str]) -> Sequence[float]:
+def _scores(top: Mapping[str, Any], labels: Collection[int]) -> Sequence[float]:
     """The log-probability of each label. Raises TypeError, ValueError for what is not a number, or if none is there."""
     known = {str(token): float(score) for token, score in top.items()}
     if not all(math.isfinite(score) and score <= 1e-3 for score in known.values()):
         raise ValueError("log-probabilities that are none")
-    found = [known.get(f"token_id:{token}", known.get(word)) for token, word in labels.items()]
+    # A server that names them by words has not understood that the choice is constrained, either.
+    found = [known.get(f"token_id:{token}") for token in labels]
     if all(score is None for score in found):
-        raise ValueError("none of the labels has a log-probability")
+        raise ValueError("none of the labels has one")
     least = min(known.values())
     return [least if score is None else score for score in found]

@@ -43,12 +43,15 @@ _JOIN_SECONDS = 1.0
 def server_client(
     server: ServerSettings, settings: ExtractionSettings, *, patience_seconds: float = PATIENCE_SECONDS
 ) -> ChatClient:
-    """A client of a server that somebody else keeps running, and of its replicas."""
+    """A client of a server that somebody else keeps running, and of its replicas. Raises InputError as `key`."""
+    key = server.key()
     if not server.replicas:
-        return OpenAIClient(server.base_url, server.model, settings, answers_as=server.answers_as)
+        return OpenAIClient(server.base_url, server.served_name, settings, api_key=key, answers_as=server.answers_as)
 
     def client_of(address: str, circuit: Circuit) -> OpenAIClient:
-        return OpenAIClient(address, server.model, settings, answers_as=server.answers_as, circuit=circuit)
+        return OpenAIClient(
+            address, server.served_name, settings, api_key=key, answers_as=server.answers_as, circuit=circuit
+        )
 
     addresses = (server.base_url, *server.replicas)
     return SeveralClients(Servers(lambda: addresses, client_of, settings.max_attempts), patience_seconds)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def peers(deployment: Deployment, home: Home) -> Iterator[Symptom]:
     """Each service of the deployment, ready or not."""
     if deployment.machine is None and not isinstance(deployment.inference, VllmSettings):
-        yield _inference(deployment)
+        yield guarded("inference", lambda: _inference(deployment))
     yield from map(_ray, _ray_clusters(deployment))
     if isinstance(deployment.launcher, SshLauncherSettings):
         yield _ssh(deployment.launcher)
@@ -63,15 +63,18 @@ def _inference(deployment: Deployment) -> Symptom:
     assert not isinstance(model, VllmSettings)
     import httpx
 
+    from ec1.certificates import trusted
     from ec1.extraction.reading.doorman import too_long_an_answer, why_not_ready
+    from ec1.extraction.reading.openai import authorization
 
     if isinstance(model, DoormanSettings) and (slow := too_long_an_answer(model, deployment.extraction)):
         return Symptom("inference", "problem", slow)
-    with httpx.Client(timeout=5.0, trust_env=False) as http:
+    with httpx.Client(timeout=5.0, trust_env=False, verify=trusted()) as http:
         if isinstance(model, DoormanSettings):
             problems = {model.base_url: why_not_ready(model.base_url, http)}
         else:
-            names = {model.model, *model.answers_as}
+            names = {model.served_name, *model.answers_as}
+            http.headers.update(authorization(model.key()))
             problems = {each: _unserved(each, names, http) for each in (model.base_url, *model.replicas)}
     # They may be up by the night, so this is not a problem yet.
     text = "; ".join(f"{address}: {problem or 'ready'}" for address, problem in problems.items())
@@ -82,12 +85,12 @@ def _unserved(address: str, names: Collection[str], http: "httpx.Client") -> str
     """Why an OpenAI-compatible server is not ready to serve a model of one of these names, or None."""
     import httpx
 
-    from ec1.extraction.reading.openai import unserved
+    from ec1.extraction.reading.openai import unanswered, unserved
 
     try:
         return unserved(http.get(f"{address}/v1/models"), names)
     except httpx.HTTPError as error:
-        return f"it does not answer: {type(error).__name__}"
+        return unanswered(error)
 
 
 def _ray_clusters(deployment: Deployment) -> list[RayClusterSettings]:

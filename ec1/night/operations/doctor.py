@@ -130,7 +130,7 @@ def _packages() -> Symptom:
 
 def _device(deployment: Deployment) -> Symptom:
     wanted = deployment.gpu.device
-    bound = deployment.gpu.min_free_gib
+    bound = deployment.gpu.min_free_gib if deployment.uses_own_card else 0.0
     names = cards_of(deployment.gpu, deployment.gpu.processes if wanted == "cuda" else 1)
     cards = [read_card(wanted, name) for name in names]
     text = "; ".join(f"{card}: {card.free_gib:.1f} of {card.total_gib:.1f} GiB free" for card in cards)
