@@ -118,6 +118,14 @@ class Sources:
             self.encodings[name] = text.encoding
 
 
+def name_of_rows(path: Path) -> str:
+    """What rows are called: as their file or folder, and those of a data set in the hub's cache as that."""
+    # A link is called what it is called, and not what it leads to.
+    named = path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
+    repository = _repository_around(named)
+    return repository.name.rpartition("--")[2] if repository is not None else named.name.split(".")[0]
+
+
 def find_sources(path: Path, split: str | None = None, *, texts: bool = False) -> Sources:
     """The files of rows at a path, a file or a folder with all below it; with `texts` a text or a document is one, too.
 
@@ -164,7 +172,7 @@ def _walk(path: Path, found: Sources) -> None:
             found.files.append(SourceFile(path, None, saved=True))
             return
         for child in sorted(path.iterdir()):
-            if child.name.startswith(".") or child.is_symlink():
+            if child.name.startswith(".") or (child.is_symlink() and not _is_of_the_hub(child)):
                 found.other["hidden files or links"] += 1
             else:
                 _walk(child, found)
@@ -174,6 +182,18 @@ def _walk(path: Path, found: Sources) -> None:
         found.files.append(SourceFile(path, None))
     else:
         found.other[path.suffix or path.name] += 1
+
+
+def _repository_around(path: Path) -> Path | None:
+    """The repository in the hub's cache in one of whose snapshots a path is. There `snapshots/<revision>/…` is links to
+    `blobs/…` (https://huggingface.co/docs/huggingface_hub/guides/manage-cache)."""
+    above = next((each.parent for each in path.parents if each.name == "snapshots"), None)
+    return above if above is not None and (above / "blobs").is_dir() else None
+
+
+def _is_of_the_hub(link: Path) -> bool:
+    repository, target = _repository_around(link.parent.resolve() / link.name), link.resolve()
+    return repository is not None and target.is_file() and target.parent == repository / "blobs"
 
 
 def _parts(index: Path) -> list[str]:

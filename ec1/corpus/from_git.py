@@ -105,7 +105,11 @@ def capture(
     checked_name(tenant, "tenant")
     dropped: Counter[str] = Counter()
     written = known = 0
+    edge = _edge(repo)
     for commit in _commits(repo, since, until):
+        if commit.sha in edge:
+            dropped["commits whose parents a shallow clone lacks, so that what they changed is unknown"] += 1
+            continue
         if is_removed(commit.sha):
             dropped["commits that were removed from the corpus"] += 1
             continue
@@ -313,7 +317,27 @@ def _commits(repo: Path, since: str | None, until: str | None) -> Iterator[_Comm
             process.wait()
         if process.returncode != 0:
             errors.seek(0)
-            raise InputError(f"git log failed in {repo}: {what_git_said(errors.read())}")
+            raise InputError(f"git log failed in {repo}: {_why_not(what_git_said(errors.read()))}")
+
+
+def _edge(repo: Path) -> frozenset[str]:
+    """The oldest commits of a shallow clone: for Git they add every file that there was."""
+    command = git_command(repo, "rev-parse", "--git-path", "shallow")
+    try:
+        done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, text=True)
+        return frozenset((repo / done.stdout.strip()).read_text(encoding="ascii").split())
+    except OSError:
+        # A whole repository has no such file; that there is no Git is said where it is needed.
+        return frozenset()
+
+
+def _why_not(said: str) -> str:
+    """What Git said, and what it means where that is not plain."""
+    if "ambiguous argument 'HEAD'" in said:
+        return "HEAD has no commits: there are none yet, or they are on another branch"
+    if "promisor" in said:
+        return f"it is a partial clone, and what it lacks is not fetched: clone it without --filter ({said})"
+    return said
 
 
 def _commit(head: bytes, patch: bytes) -> _Commit:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ec1.corpus.access import KEY, access_labels
-from ec1.corpus.containers import find_sources
+from ec1.corpus.containers import find_sources, name_of_rows
 from ec1.corpus.formats import FormattedRow, read_row
 from ec1.corpus.index import REMOVED
 from ec1.corpus.keys import left_in_messages
@@ -204,8 +204,7 @@ def _plain(values: Mapping[str, Any], dropped: Counter[str], prefix: str) -> dic
 
 
 def _slug(path: Path) -> str:
-    stem = path.resolve().name.split(".")[0].lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", name_of_rows(path).lower()).strip("-")
     # Names of files are kept in manifests: one that could hold a person's address becomes a digest.
     if not slug or "@" in path.name:
         return "rows-" + hashlib.sha256(path.name.encode()).hexdigest()[:12]

@@ -180,3 +180,25 @@ def test_what_is_no_repository_is_an_input_error(tmp_path: Path) -> None:
         capture(tmp_path / "empty", "2026-05-01", None, "demo", "acme", tmp_path)
     with pytest.raises(InputError, match="not a valid name"):
         capture(tmp_path, "2026-05-01", None, "../demo", "acme", tmp_path)
+
+
+def test_the_oldest_commits_of_a_shallow_clone_say_nothing_of_what_they_changed(repo: Path, tmp_path: Path) -> None:
+    for number in range(4):
+        commit(repo, {f"{number}.py": f"x = {number}\n"}, f"add number {number}")
+    git(tmp_path, "clone", "-q", "--depth", "2", f"file://{repo}", "shallow")
+    done = capture(tmp_path / "shallow", None, None, "demo", "acme", tmp_path / "out")
+    assert done.written == 1 and sum("shallow" in reason for reason in done.dropped) == 1
+    (tuples,) = (tmp_path / "out" / "demo").iterdir()
+    assert json.loads(tuples.read_text())["commit_msg"] == "add number 3"
+    # The first commit of a whole repository did add every file that there was.
+    assert capture(repo, None, None, "demo", "acme", tmp_path / "whole").written == 4
+
+
+def test_why_git_gives_nothing_is_said_in_words_that_help(repo: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="HEAD has no commits"):
+        capture(repo, None, None, "demo", "acme", tmp_path / "out")
+    commit(repo, {"a.py": "x = 1\n"}, "add number one")
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--filter=blob:none", "--no-checkout", f"file://{repo}", "partial")
+    with pytest.raises(InputError, match="clone it without --filter"):
+        capture(tmp_path / "partial", None, None, "demo", "acme", tmp_path / "out")

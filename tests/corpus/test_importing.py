@@ -21,6 +21,7 @@ from ec1.corpus.mapping import mapping_of
 from ec1.corpus.packed import MAX_LINE_BYTES
 from ec1.corpus.tuples import example_of, load_record, parse_record
 from ec1.errors import InputError
+from ec1.night.operations.new_deployment import role_of
 
 ROW = {"prompt": "Name a river.", "completion": "The Elbe.", "session_id": "S1"}
 
@@ -239,6 +240,21 @@ def test_a_folder_without_rows_says_what_it_holds(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# notes")
     with pytest.raises(InputError, match=r"holds no .*but 1 \.md"):
         import_rows(tmp_path, tmp_path / "corpus")
+
+
+def test_a_snapshot_in_the_hubs_cache_is_links_to_its_own_files(tmp_path: Path) -> None:
+    repository = tmp_path / "datasets--acme--rivers"
+    data = repository / "snapshots" / "3f1e2d" / "data"
+    for folder in (data, repository / "blobs"):
+        folder.mkdir(parents=True)
+    as_lines(repository / "blobs", [ROW]).rename(repository / "blobs" / "9a0364")
+    (data / "train-00000.jsonl").symlink_to("../../../blobs/9a0364")
+    (data / "secret.jsonl").symlink_to(as_lines(tmp_path, [{**ROW, "completion": "Elsewhere."}]))
+    (data / "gone.jsonl").symlink_to("../../../blobs/00")
+    for path in (repository / "snapshots" / "3f1e2d", data / "train-00000.jsonl"):
+        done = import_rows(path, tmp_path / path.name)
+        assert (done.written, done.path.name) == (1, "rivers.jsonl")
+        assert role_of(path) == "rivers" and "Elsewhere" not in done.path.read_text()
 
 
 def test_only_the_named_format_is_taken(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ec1.corpus.containers import name_of_rows
 from ec1.corpus.importing import import_rows
 from ec1.deployment import Deployment, deployment_file, load_deployment
 from ec1.documents.propose import Proposal, propose_streams
@@ -215,7 +216,7 @@ def _brought_in(
 
 def role_of(rows: Path) -> str:
     """The role that a file of rows gets: its name in small letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", rows.resolve().name.split(".")[0].lower()).strip("-")[:40] or "rows"
+    return re.sub(r"[^a-z0-9]+", "-", name_of_rows(rows).lower()).strip("-")[:40] or "rows"
 
 
 def _of_documents(proposal: Proposal) -> list[str]:
