@@ -81,16 +81,19 @@ def load_model(folder: Path, **options: Any) -> Any:
 @functools.cache
 def share_for_32_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> float:
     """The share of this machine's memory up to which a model's weights in 16 bits are computed in 32, which takes twice
-    as much for them and for activations: 0 but for an x86 processor without AMX, as its flags say.
+    as much for them and for activations: 0 but for an x86 processor without AMX, and without AMD's `avx512_bf16`.
 
-    With AVX-512 those multiply bfloat16 at half the speed of float32, without it at a sixth forward and a fortieth
-    back (docs/performance.md): there, 16 bits are left to what has no room otherwise.
+    Intel's with AVX-512 multiply bfloat16 at half the speed of float32, also with `avx512_bf16`, AMD's with that at
+    four times the speed, and those without AVX-512 at a sixth forward and a fortieth back (docs/performance.md): there,
+    16 bits are left to what has no room otherwise.
     """
     try:
-        found = re.search(r"^flags\s*:(.*)$", cpuinfo.read_text(encoding="utf-8"), re.MULTILINE)
+        text = cpuinfo.read_text(encoding="utf-8")
     except OSError:
         return 0
-    if found is None or "amx_bf16" in (flags := found[1].split()):
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    fast = {"amx_bf16", "avx512_bf16"} if "AuthenticAMD" in text else {"amx_bf16"}
+    if found is None or not fast.isdisjoint(flags := found[1].split()):
         return 0
     return 1 / 8 if "avx512f" in flags else 1 / 4
 

@@ -189,15 +189,16 @@ def test_the_commit_is_part_of_what_an_extractor_is(cached: Path, home: Home, em
     assert old.fingerprint("meeting") != before
 
 
-def test_a_processor_without_amx_computes_in_32_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It multiplies bfloat16 at half the speed of float32, or worse; what has no list of flags (ARM, macOS) keeps 16
-    bits."""
-    machines = {"old": "flags : avx512f avx512_bf16", "older": "flags : avx2"}
+def test_a_processor_that_is_slow_in_16_bits_computes_in_32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without AMX it multiplies bfloat16 at half the speed of float32, or worse, but for AMD's with instructions for
+    it; what has no list of flags (ARM, macOS) keeps 16 bits."""
+    intel, amd = "vendor_id : GenuineIntel\nflags :", "vendor_id : AuthenticAMD\nflags :"
+    machines = {"old": f"{intel} avx512f avx512_bf16", "older": f"{amd} avx2", "zen": f"{amd} avx512f avx512_bf16"}
     machines |= {"new": "flags : avx512f avx512_bf16 amx_bf16", "arm": "Features : asimd"}
     for name, text in machines.items():
         (tmp_path / name).write_text(f"processor : 0\n{text}\n")
     shares = {name: share_for_32_bits(tmp_path / name) for name in (*machines, "none")}
-    assert shares == {"old": 1 / 8, "older": 1 / 4, "new": 0, "arm": 0, "none": 0}
+    assert shares == {"old": 1 / 8, "older": 1 / 4, "zen": 0, "new": 0, "arm": 0, "none": 0}
     assert precision_on("cuda", 0) == precision_on("cpu", 2**50) == "bfloat16", "a model that is large stays in 16 bits"
     monkeypatch.setattr("ec1.models.share_for_32_bits", lambda: 0)
     assert precision_on("cpu", 0) == "bfloat16", "and so does one whose weights are no safetensors, with AMX"
