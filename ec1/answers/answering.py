@@ -96,9 +96,12 @@ def at_rest(model: Any) -> Iterator[None]:
     import torch
 
     training = model.training
+    # Layers that are trained whole are in 32 bits, and hand on what the next one of a base in 16 cannot read.
+    mixed = any(".modules_to_save." in name for name, _ in model.named_parameters()) and model.dtype == torch.bfloat16
+    device = next(model.parameters()).device.type
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16, mixed):
             yield
     finally:
         model.train(training)
