@@ -83,9 +83,9 @@ def share_for_32_bits(cpuinfo: Path = Path("/proc/cpuinfo")) -> float:
     """The share of this machine's memory up to which a model's weights in 16 bits are computed in 32, which takes twice
     as much for them and for activations: 0 but for an x86 processor without AMX, and without AMD's `avx512_bf16`.
 
-    Intel's with AVX-512 multiply bfloat16 at half the speed of float32, also with `avx512_bf16`, AMD's with that at
-    four times the speed, and those without AVX-512 at a sixth forward and a fortieth back (docs/performance.md): there,
-    16 bits are left to what has no room otherwise.
+    Measured (docs/performance.md): with AVX-512 they multiply bfloat16 at half the speed of float32, AMD's with
+    `avx512_bf16` at four times the speed, and those without AVX-512 at a sixth forward and a fortieth back. Where it is
+    slow, 16 bits are left to what has no room otherwise.
     """
     try:
         text = cpuinfo.read_text(encoding="utf-8")
