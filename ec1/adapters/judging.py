@@ -30,6 +30,7 @@ from ec1.extraction.reading.client import Messages
 from ec1.extraction.reading.openai import OpenAIClient
 from ec1.extraction.settings import ExtractionSettings
 from ec1.files import digest_of, sha256_file
+from ec1.http import trusted
 from ec1.recipes.evaluation import TaskCase
 from ec1.rewards.checks import JudgeCriterion
 
@@ -172,7 +173,7 @@ def model_entry(settings: JudgeSettings) -> dict[str, Any]:
     where = f"{settings.base_url}/v1/models"
     try:
         # As all requests for models here: no proxy from the environment stands between us and our own server.
-        response = httpx.get(where, timeout=_LOOK_SECONDS, trust_env=False)
+        response = httpx.get(where, timeout=_LOOK_SECONDS, trust_env=False, verify=trusted())
         models = {str(each["id"]): each for each in response.raise_for_status().json()["data"]}
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         raise ServiceError(f"the judge at {where} does not answer: {type(error).__name__}") from None

@@ -119,11 +119,13 @@ class Sources:
 
 
 def name_of_rows(path: Path) -> str:
-    """What rows are called: as their file or folder, and those of a data set in the hub's cache as that."""
-    # A link is called what it is called, and not what it leads to.
-    named = path.resolve() if path.name in ("", "..") else path.parent.resolve() / path.name
-    repository = _repository_around(named)
-    return repository.name.rpartition("--")[2] if repository is not None else named.name.split(".")[0]
+    """What rows are called: as their file or folder, and a snapshot in the hub's cache as its data set."""
+    place = path.resolve()
+    repository = _repository_around(place) if place.parent.name == "snapshots" else None
+    if repository is not None:
+        return repository.name.rpartition("--")[2]
+    # A link in such a snapshot leads to a digest.
+    return (path if _is_of_the_hub(path) else place).name.split(".")[0]
 
 
 def find_sources(path: Path, split: str | None = None, *, texts: bool = False) -> Sources:

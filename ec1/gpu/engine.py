@@ -21,6 +21,7 @@ import httpx
 from ec1.errors import BusyError, ServiceError
 from ec1.gpu.settings import VllmSettings
 from ec1.gpu.tool_parsers import tool_parser_of
+from ec1.http import authorization
 from ec1.launch.local import free_port, usable_cores
 from ec1.launch.process import ending_signal
 from ec1.launch.temporary import temporary_folder
@@ -263,7 +264,7 @@ def _tail(log: Path, since: int, size: int = 2**15) -> list[str]:
 def _answers(endpoint: Endpoint) -> bool:
     """True if the server is ready. Takes between a quarter and two seconds otherwise."""
     try:
-        headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        headers = authorization(endpoint.api_key)
         response = httpx.get(f"{endpoint.base_url}/v1/models", headers=headers, timeout=2.0, trust_env=False)
         models = [model.get("id") for model in response.json()["data"]] if response.status_code == 200 else []
     except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):

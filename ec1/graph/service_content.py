@@ -21,6 +21,7 @@ from ec1.files import checked_name
 from ec1.graph.model import clean_name
 from ec1.graph.service_names import service_key
 from ec1.graph.settings import ServiceContentSettings
+from ec1.http import trusted
 
 _PLACEHOLDERS = frozenset(("n/a", "na", "unknown", "tbd", "none", "null", "-", "?"))
 _MAX_NAME_CHARACTERS = 256
@@ -69,7 +70,11 @@ class ServiceContentClient:
         # Bytes are counted as they come, so they must be what they say.
         plain = {"Accept-Encoding": "identity"}
         self._http = httpx.Client(
-            base_url=settings.base_url, timeout=settings.request_timeout_seconds, trust_env=False, headers=plain
+            base_url=settings.base_url,
+            timeout=settings.request_timeout_seconds,
+            trust_env=False,
+            headers=plain,
+            verify=trusted(),
         )
 
     def __enter__(self) -> Self:

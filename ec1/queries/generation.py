@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ec1.errors import ServiceError
+from ec1.http import authorization
 
 _SECONDS = 600.0
 
@@ -37,7 +38,7 @@ def models(url: str, api_key: str | None) -> list[str]:
     import httpx
 
     try:
-        reply = httpx.get(f"{url}/v1/models", headers=_headers(api_key), timeout=5, trust_env=False)
+        reply = httpx.get(f"{url}/v1/models", headers=authorization(api_key), timeout=5, trust_env=False)
         if reply.status_code in (401, 403):
             raise ServiceError(f"{url} needs an API key: set EC1_API_KEY (`ec1 serve key add NAME`)")
         return [str(each["id"]) for each in reply.raise_for_status().json()["data"]]
@@ -63,7 +64,7 @@ async def answer(
     try:
         async with (
             httpx.AsyncClient(timeout=_SECONDS, trust_env=False) as client,
-            client.stream("POST", f"{url}/v1/chat/completions", json=question, headers=_headers(api_key)) as reply,
+            client.stream("POST", f"{url}/v1/chat/completions", json=question, headers=authorization(api_key)) as reply,
         ):
             if not reply.is_success:
                 raise ServiceError(f"{model}: {_problem(await reply.aread(), reply.status_code)}")
@@ -107,7 +108,3 @@ def _problem(content: bytes, status: int) -> str:
         return str(json.loads(content)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return f"the gateway answered {status}"
-
-
-def _headers(api_key: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}

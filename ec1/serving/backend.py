@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from ec1.certificates import trusted
 from ec1.gpu.engine import Endpoint
+from ec1.http import authorization, trusted
 from ec1.serving.versions import RefusedError, ServedVersion
 
 PROBES = (
@@ -173,7 +173,7 @@ class Backend:
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=endpoint.base_url,
-            headers={"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {},
+            headers=authorization(endpoint.api_key),
             timeout=httpx.Timeout(self._timeout, connect=5),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE_SECONDS),
             # Not through a proxy of the environment: the engine is on this machine.

@@ -251,10 +251,12 @@ def test_a_snapshot_in_the_hubs_cache_is_links_to_its_own_files(tmp_path: Path) 
     (data / "train-00000.jsonl").symlink_to("../../../blobs/9a0364")
     (data / "secret.jsonl").symlink_to(as_lines(tmp_path, [{**ROW, "completion": "Elsewhere."}]))
     (data / "gone.jsonl").symlink_to("../../../blobs/00")
-    for path in (repository / "snapshots" / "3f1e2d", data / "train-00000.jsonl"):
+    snapshot = repository / "snapshots" / "3f1e2d"
+    # A file of it has its own name: two of them are two files of the corpus.
+    for path, name in ((snapshot, "rivers"), (data / "train-00000.jsonl", "train-00000")):
         done = import_rows(path, tmp_path / path.name)
-        assert (done.written, done.path.name) == (1, "rivers.jsonl")
-        assert role_of(path) == "rivers" and "Elsewhere" not in done.path.read_text()
+        assert (done.written, done.path.name) == (1, f"{name}.jsonl")
+        assert role_of(path) == name and "Elsewhere" not in done.path.read_text()
 
 
 def test_only_the_named_format_is_taken(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from typing import Any, Protocol, Self, TypedDict
 
 import httpx
 
-from ec1.certificates import trusted
 from ec1.errors import DeferredError, InputError, ServiceError
 from ec1.extraction.reading.flow import Flow
 from ec1.extraction.settings import ExtractionSettings
+from ec1.http import trusted
 
 Messages = Sequence[Mapping[str, str]]
 

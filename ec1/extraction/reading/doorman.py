@@ -31,6 +31,7 @@ from ec1.extraction.reading.client import (
 from ec1.extraction.schema import FINISH_UNSTATED
 from ec1.extraction.settings import DoormanSettings, ExtractionSettings
 from ec1.files import checked_name
+from ec1.http import trusted
 
 LABEL = "graph"
 """Which of the gateway's GPU endpoints extraction uses."""
@@ -145,7 +146,7 @@ def wait_until_ready(gateway: DoormanSettings, progress: Callable[[str], None]) 
     Raises DeferredError if it is not up by then: a machine that cannot be had tonight is not a failure of ours.
     """
     begin = reported = time.monotonic()
-    with httpx.Client(timeout=_READY_SECONDS, trust_env=False) as http:
+    with httpx.Client(timeout=_READY_SECONDS, trust_env=False, verify=trusted()) as http:
         while (problem := why_not_ready(gateway.base_url, http)) is not None:
             now = time.monotonic()
             if now - begin >= gateway.ready_timeout_seconds:

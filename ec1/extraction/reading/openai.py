@@ -11,7 +11,6 @@ from typing import Any, Unpack
 
 import httpx
 
-from ec1.certificates import trusted
 from ec1.extraction.reading.client import (
     Completion,
     Endurance,
@@ -25,6 +24,7 @@ from ec1.extraction.reading.client import (
     unreadable,
 )
 from ec1.extraction.settings import ExtractionSettings
+from ec1.http import authorization, trusted
 
 _LIST_SECONDS = 5.0
 
@@ -207,11 +207,6 @@ def _own(answer: Completion, names: Collection[str] | None) -> Completion:
     wanted = ", ".join(sorted(names))
     problem = f"{answer.model!r} answered, not {wanted}; if it is the same model, name it in inference.answers_as"
     raise UncountedError(replace(answer, problem=problem))
-
-
-def authorization(api_key: str | None) -> Mapping[str, str]:
-    """The headers with which a server is asked that wants this key."""
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 def _scores(top: Mapping[str, Any], labels: Collection[int]) -> Sequence[float]:

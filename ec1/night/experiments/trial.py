@@ -21,6 +21,7 @@ from ec1.deployment import Deployment
 from ec1.errors import BusyError, InputError, PermanentError, ServiceError
 from ec1.files import read_json, write_json
 from ec1.home import Home
+from ec1.http import authorization
 from ec1.launch.launcher import DeviceWork, Subject
 from ec1.models import prepare_model
 from ec1.night.launchers import open_launcher
@@ -159,7 +160,7 @@ def _serves(url: str, names: set[str], api_key: str | None) -> bool:
     import httpx
 
     try:
-        reply = httpx.get(f"{url}/v1/models", headers=_headers(api_key), timeout=5, trust_env=False)
+        reply = httpx.get(f"{url}/v1/models", headers=authorization(api_key), timeout=5, trust_env=False)
         if reply.status_code in (401, 403):
             raise ServiceError(f"the server at {url} needs an API key: set EC1_API_KEY (`ec1 serve key add NAME`)")
         listed = {each["id"] for each in reply.json()["data"]} if reply.is_success else set()
@@ -175,17 +176,13 @@ def _ask(url: str, model: str, messages: Sequence[Message], max_tokens: int, api
     question = {"model": model, "messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
     try:
         reply = httpx.post(
-            f"{url}/v1/chat/completions", json=question, headers=_headers(api_key), timeout=600, trust_env=False
+            f"{url}/v1/chat/completions", json=question, headers=authorization(api_key), timeout=600, trust_env=False
         )
         reply.raise_for_status()
         choice = reply.json()["choices"][0]
         return TrialAnswer(text=str(choice["message"]["content"]).strip(), cut=choice.get("finish_reason") == "length")
     except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ServiceError(f"{url} gave no answer of {model}: {str(error).splitlines()[0]}") from None
-
-
-def _headers(api_key: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
 def _load_and_ask(

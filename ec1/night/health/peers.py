@@ -18,6 +18,7 @@ from ec1.errors import EC1Error, InputError, ServiceError
 from ec1.extraction.settings import DoormanSettings
 from ec1.gpu.settings import VllmSettings
 from ec1.home import Home
+from ec1.http import authorization, trusted
 from ec1.launch.job_launcher import Jobs
 from ec1.launch.kubernetes_launcher import KubernetesJobs, KubernetesLauncherSettings
 from ec1.launch.ray_jobs import RayClusterSettings, asked_of
@@ -63,9 +64,7 @@ def _inference(deployment: Deployment) -> Symptom:
     assert not isinstance(model, VllmSettings)
     import httpx
 
-    from ec1.certificates import trusted
     from ec1.extraction.reading.doorman import too_long_an_answer, why_not_ready
-    from ec1.extraction.reading.openai import authorization
 
     if isinstance(model, DoormanSettings) and (slow := too_long_an_answer(model, deployment.extraction)):
         return Symptom("inference", "problem", slow)
@@ -149,7 +148,7 @@ def _service_content(deployment: Deployment) -> Symptom:
 
     address = deployment.service_content.base_url
     try:
-        answer = httpx.get(f"{address}/healthz", timeout=5.0, trust_env=False)
+        answer = httpx.get(f"{address}/healthz", timeout=5.0, trust_env=False, verify=trusted())
         problem = None if answer.is_success else f"it answers {answer.status_code}"
     except httpx.HTTPError as error:
         problem = f"it does not answer: {type(error).__name__}"
